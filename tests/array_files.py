@@ -20,7 +20,7 @@ VALUES: np.ndarray = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
 
 
 def save(path: Path, array: np.ndarray) -> Path:
-    """Writes an array as the kind of file its suffix says, by the package that defines the kind."""
+    """Writes an array as the kind of file that its suffix names, with the package that defines the kind."""
     if path.suffix == ".npy":
         np.save(path, array)
     elif path.suffix in (".h5", ".hdf5"):
@@ -34,7 +34,7 @@ def save(path: Path, array: np.ndarray) -> Path:
 
 
 def sharded(array: np.ndarray, spec: PartitionSpec, sizes: dict[str, int]) -> Any:
-    """The array, padded at the tail with what is no data and put on a mesh, without the library's help."""
+    """The array on a mesh, padded at the tail with values that are not data, without the library's help."""
     mesh = jax.make_mesh(
         tuple(sizes.values()), tuple(sizes), devices=jax.devices()[: int(np.prod(list(sizes.values())))]
     )

@@ -18,7 +18,7 @@ PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "
 
 
 def call(*words: str) -> Any:
-    """Runs a command that has to succeed; returns what it printed."""
+    """Runs a command that has to succeed; returns its output."""
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "--json" in words or all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout

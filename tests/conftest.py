@@ -46,7 +46,8 @@ def _devices() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_kept_programs() -> Iterator[None]:
-    """JAX goes on writing to a folder that was set once, and warns of programs that cannot be written."""
+    """Without this, JAX keeps writing to the folder that was set first, and warns of programs that cannot be
+    written."""
     yield
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()
@@ -54,7 +55,7 @@ def _no_kept_programs() -> Iterator[None]:
 
 @pytest.fixture
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of one's own, a terminal of 80 columns, and JAX's precision restored afterwards."""
+    """A private folder, a terminal of 80 columns, and JAX's precision restored afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     before = jax.config.read("jax_enable_x64")

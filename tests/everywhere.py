@@ -21,7 +21,7 @@ from reference import at_points, dft, noise, powers, separable
 
 Rows = Iterator[tuple[str, Any, Any]]
 SHAPE, SPEC = (16, 12, 8), P(("x", "y"), "z")
-FLAT, LONG, SHORT = (16, 8), P(("x", "y")), P("x", "y")  # two dimensions, of which programs are soon compiled
+FLAT, LONG, SHORT = (16, 8), P(("x", "y")), P("x", "y")  # two dimensions, whose programs compile fast
 BLOCKS = P("x", "y", "z")
 COMPLEX = ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "hfft", "irfft", "hfft2", "irfft2", "hfftn", "irfftn")
 REAL = ("rfft", "ihfft", "rfft2", "ihfft2", "rfftn", "ihfftn")
@@ -73,7 +73,7 @@ def _frequencies(mf: Any, mesh: Mesh) -> Rows:
 
 
 def _ways(mf: Any, mesh: Mesh) -> Rows:
-    """Methods, orders, planes, and arrays that are cut in three dimensions, not at all, or lie here."""
+    """Methods, orders, planes, and arrays that are cut in three dimensions, not cut, or on this device only."""
     x, z, _, r = _inputs(mf, mesh, LONG, FLAT)
     truth = np.fft.fftn(z)
     for method in ("transpose", "cooley-tukey", "kdft"):
@@ -236,7 +236,7 @@ def _programs(mf: Any, mesh: Mesh) -> Rows:
 
 
 def _kept(mf: Any, mesh: Mesh) -> Rows:
-    """A program that every process looks up in a folder of its own before it compiles."""
+    """A program that every process looks up in its private folder before it compiles."""
     x, z, *_ = _inputs(mf, mesh, SHORT, FLAT)
     with tempfile.TemporaryDirectory() as folder:
         mf.cache(folder)

@@ -30,7 +30,7 @@ def main(way: str, source: Path, target: Path, mib: int) -> None:
     shape, work = (mib * 2**20 // (8 * PLANE[0] * PLANE[1]), *PLANE), {"blocks": blocks, "devices": devices}[way]
     before, after = (path.with_name(f"warm-{path.name}") for path in (source, target))
     made(before, (16, 8, 4))
-    work(before, after, (16, 8, 4))  # lets every library take what it takes for the smallest file
+    work(before, after, (16, 8, 4))  # warms up every library on the smallest file
     made(source, shape)
     begun = peak()
     work(source, target, shape)

@@ -1,9 +1,9 @@
-"""One of several processes that make every call of everywhere.py together, and save what they hold of each result.
+"""One of several processes that make every call of everywhere.py together. It saves its part of each result.
 
     python process.py HOST:PORT INDEX COUNT FOLDER
 
-leaves FOLDER/INDEX.npz, blocks by row, leaf and place on the mesh, and FOLDER/INDEX.json, what else it found. A single
-process, which holds every array whole, is no part of a cluster, and finds the errors.
+leaves FOLDER/INDEX.npz, blocks by row, leaf and place on the mesh, and FOLDER/INDEX.json, everything else it found. A
+single process, which holds every array whole, is not part of a cluster, and finds the errors.
 """
 
 import functools
@@ -60,7 +60,7 @@ def main(address: str, index: int, count: int, folder: Path) -> None:
     jax.config.update("jax_num_cpu_devices", DEVICES // count)
     if count > 1:
         jax.distributed.initialize(address, count, index)
-    placement.RUN = 400  # bytes: small arrays too are gathered in several runs, the last of which overlaps
+    placement.RUN = 400  # bytes: small arrays too are gathered in several runs, and the last run overlaps
     devices, recorder = np.array(jax.devices()), Recorder()
     found: dict[str, np.ndarray] = {}
     said: dict[str, Any] = {"errors": {}}

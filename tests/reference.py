@@ -32,7 +32,7 @@ def dft(x: np.ndarray, axes: Sequence[int], s: Sequence[int] | None = None, sign
 
 
 def powers(turns: Any, log_radius: Any, n: int) -> np.ndarray:
-    """V[k, n] = exp(-n (log_radius_k + 2 pi i turns_k)), the turns kept to 2^-64 and their multiples exact."""
+    """V[k, n] = exp(-n (log_radius_k + 2 pi i turns_k)), with angles kept to 2^-64 and exact multiples."""
     fixed = np.array([int(Fraction(t) % 1 * 2**64) for t in np.asarray(turns).tolist()], np.uint64)
     phase = (fixed[:, None] * np.arange(n, dtype=np.uint64)).view(np.int64) * 2.0**-64
     matrix = np.exp(-2j * np.pi * phase)
@@ -88,7 +88,7 @@ def chips_without_caches(wanted: bool = True) -> Iterator[None]:
 
 
 def at_points(x: np.ndarray, turns: Any, axes: Sequence[int] | None = None, centred: bool = False) -> np.ndarray:
-    """sum_n x[n] exp(-2 pi i k_j . n) at points (M, d), term by term; the points come last."""
+    """sum_n x[n] exp(-2 pi i k_j . n) at points (M, d), term by term, with the points as the last axis."""
     turns = np.asarray(turns, float)
     axes = range(x.ndim - turns.shape[1], x.ndim) if axes is None else axes
     y = np.moveaxis(x.astype(np.complex128), axes, range(-len(axes), 0))
@@ -102,7 +102,7 @@ def at_points(x: np.ndarray, turns: Any, axes: Sequence[int] | None = None, cent
 
 
 def cheapest(problem: Problem) -> float:
-    """Dijkstra without a bound, as plainly as it can be said: the truth for the informed search."""
+    """Dijkstra without a bound, as simple as possible: the truth for the informed search."""
     best = {(problem.start, frozenset[int]()): 0.0}
     todo = set(best)
     goals = []

@@ -1,4 +1,4 @@
-"""A caller's own shard_map around functions of arrays, and what it compiles to."""
+"""A caller's own shard_map around functions of arrays, and its compiled program."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""CONTRIBUTING's table of what to write and where to register it: the places exist, and what is added there works."""
+"""CONTRIBUTING's table of places to extend: the places exist, and additions there work."""
 
 import ast
 import dataclasses

@@ -24,7 +24,7 @@ PAGES = {path.name: BLOCK.findall(path.read_text()) for path in sorted((ROOT / "
 def test_every_block_runs(
     page: str, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a line of a page that fails, warns, or whose result is not what the page says of it."""
+    """Catches a line of a page that fails, warns, or contradicts its result."""
     monkeypatch.chdir(tmp_path)
     space: dict[str, Any] = {}
     for block in PAGES[page]:
@@ -75,7 +75,7 @@ def test_every_link_leads_to_a_file() -> None:
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    """Catches a name that no page of the reference has, one on two pages, and a module of which none is public."""
+    """Catches a public name that is missing in the reference or on two pages, and a module without public names."""
     pytest.importorskip("mkdocs")
     listed = "import pages, meshfft; names = [n for g in pages.GROUPS for n in pages.names_of(g)]\n"
     listed += "assert sorted(names) == sorted(meshfft.__all__), {*names} ^ {*meshfft.__all__}"

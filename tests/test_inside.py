@@ -1,4 +1,4 @@
-"""What docs/inside.md says without showing it: the table of shard_map, the compilation cache, slices of modes."""
+"""Claims of docs/inside.md: the table of shard_map, the compilation cache, slices of modes."""
 
 import re
 import subprocess

@@ -155,7 +155,7 @@ def test_scan_remat_and_conditions(name: str) -> None:
     _same(found, jax.value_and_grad(lambda x: steps(single, x))(jnp.asarray(x)))
 
 
-@pytest.mark.parametrize("name", ["fftn", "dctn", "dstn", "fftshift"])  # the others have no room for their results
+@pytest.mark.parametrize("name", ["fftn", "dctn", "dstn", "fftshift"])  # the rest have no room for their results
 def test_donated_arrays_are_gone_and_others_are_not(name: str) -> None:
     """Catches an input overwritten although it was not given away, and a donation that is not taken up."""
     ours, single, _, _ = KINDS[name]

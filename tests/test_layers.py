@@ -38,7 +38,7 @@ cli: devices output / flags / cluster / request scattered / mri plan profile tra
 
 
 def _ranks() -> dict[str, tuple[int, int]]:
-    """Of every module its folder's place and its own within."""
+    """Rank of every module: its folder's place, and its place in the folder."""
     ranks = dict[str, tuple[int, int]]()
     for folder, line in enumerate(HOUSE.replace("\n    ", " ").strip().split("\n")):
         name, _, rest = line.partition(":")

@@ -72,7 +72,7 @@ def test_help_reads_well_in_80_columns() -> None:
 def test_examples_in_docstrings_run(name: str) -> None:
     """Catches an example of `help` and of the reference whose result is another."""
     text, runner = inspect.getdoc(getattr(mf, name)) or "", doctest.DocTestRunner(verbose=False)
-    space = {"jax": jax, "jnp": jax.numpy, "np": np, "mf": mf}  # as the reference says
+    space = {"jax": jax, "jnp": jax.numpy, "np": np, "mf": mf}  # as in the reference
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # as readers have them
         runner.run(doctest.DocTestParser().get_doctest(text, space, name, None, None))
     assert runner.tries > 0 and runner.failures == 0

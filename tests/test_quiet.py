@@ -1,4 +1,4 @@
-"""Calls leave the terminal alone: the compiler warns of arrays larger than the chunks that it was told to use."""
+"""Calls print nothing: the compiler warns of arrays larger than the chunks that it was asked to use."""
 
 import os
 import re
@@ -119,7 +119,8 @@ def test_no_function_is_forgotten() -> None:
 
 @pytest.mark.parametrize("name", slow_but(QUICK, CALLS))
 def test_no_call_prints(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches chunks smaller than an array of the program; that they are as small as can be makes small arrays tell."""
+    """Catches chunks smaller than an array of the program; chunks are set to the minimum so that small arrays
+    suffice."""
     monkeypatch.setattr(walk, "FINEST", 2**30)
     sizes, call = CALLS[name]
     x = _put(sizes)

@@ -1,4 +1,4 @@
-"""What a release says of itself: the supported range is what the workflows test and what the README tells."""
+"""Release metadata: the supported range agrees with the workflows and the README."""
 
 import json
 import re
@@ -15,7 +15,7 @@ TESTS = (ROOT / ".github/workflows/tests.yml").read_text()
 
 
 def _bounds() -> dict[str, str]:
-    """Of everything that meshfft, its files and its plots need, the oldest version that is promised."""
+    """Oldest promised version of everything that meshfft, its files and its plots need."""
     extras = PROJECT["optional-dependencies"]
     needed = [*PROJECT["dependencies"], *extras["files"], *extras["plots"]]
     return dict(one.split(">=") for one in needed)

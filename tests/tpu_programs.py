@@ -1,4 +1,4 @@
-"""Compiles plans for a described TPU, in a process of its own, and prints what the programs hold as JSON."""
+"""Compiles plans for a described TPU in a separate process, and prints facts about the programs as JSON."""
 
 import dataclasses
 import json
@@ -79,7 +79,7 @@ def _refused(topology: str) -> str:
 
 
 def walks(topology: str) -> dict[str, Any]:
-    """A KDFT, and an FFT of slabs: what was planned, what was compiled, and how both play through."""
+    """A KDFT, and an FFT of slabs: the plan, the compiled program, and the time of each when played through."""
     slab = AbstractMesh((len(devices_of(topology)),), ("x",))
     plans = {
         "kdft": mf.plan((1024,) * 3, mesh=slab, axes=[0], method="kdft", precision="bf16x6", topology=topology),

@@ -1,7 +1,7 @@
-"""Transforms files in passes, there and back and resumed, and prints as JSON what the plans say and the system counted.
+"""Transforms files in passes, forward, back and resumed, and prints planned and counted bytes as JSON.
 
-The system's counts are rchar and wchar of /proc/self/io: bytes that this process asked to be read and written, whatever
-of them was in the page cache; from the first pass on, so that no program that is loaded is among them.
+The counts are rchar and wchar of /proc/self/io: bytes that this process asked to read and write, cached or not. They
+start at the first pass, after all programs are loaded.
 """
 
 import json
@@ -69,7 +69,7 @@ def traffic(source: Path, target: Path, mesh: Mesh, **options: Any) -> dict[str,
 
 
 def resumed(source: Path, target: Path, mesh: Mesh) -> dict[str, Any]:
-    """A run that was ended in its second pass, from there on, against what its journal says is left."""
+    """The rest of a run that ended in its second pass, compared with the bytes left by its journal."""
     reports: list[int] = []
 
     def report(nbytes: int) -> None:

@@ -85,7 +85,7 @@ def counted(index: int) -> list[int]:
 
 
 def alone(index: int) -> None:
-    """An array of the last process's devices: the others have nothing to do, and wait for nobody."""
+    """An array on the last process's devices: the other processes have no work and do not wait."""
     own = [device for device in jax.devices() if device.process_index == 1]
     mesh = jax.sharding.Mesh(np.array(own), ("x",))
     x = jax.make_array_from_callback((8,), NamedSharding(mesh, P("x")), lambda at: np.arange(8.0)[at], dtype="float32")

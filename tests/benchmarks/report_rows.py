@@ -51,7 +51,7 @@ def case(baseline: str, seconds: tuple[float, ...], mesh: tuple[int, ...] = (8,)
 
 
 def baselines() -> list[dict[str, Any]]:
-    """meshfft on two meshes beside three baselines, of which one is absent."""
+    """meshfft on two meshes, with three baselines, one of them absent."""
     return [
         case("meshfft", (2.0, 3.0, 4.0)),
         case("meshfft", (1.0, 1.5, 2.0), (2, 4)),

@@ -50,7 +50,7 @@ def rows() -> list[Row]:
 
 
 def row(**changes: Any) -> Row:
-    """A row with some values of its own."""
+    """A row with some given values."""
     plain: dict[str, Any] = {
         "figure": "table-v3", "family": "KDFT", "shape": (1024,) * 3, "cores": 2048, "topology": V3,
         "algorithm": KDFT.name, "quantity": "total", "seconds": 1.0, "known": "modelled", "how": "cost model",
@@ -124,7 +124,7 @@ def test_no_floor_is_made_up(words: str, arguments: tuple) -> None:
 
 @pytest.mark.parametrize("cores", [2**j for j in range(1, 12)])
 def test_slices_have_their_cores(cores: int) -> None:
-    """Catches a figure whose machine has another number of cores than its abscissa says."""
+    """Catches a figure whose machine has another number of cores than its abscissa."""
     assert topology(slice_of(cores)).devices == cores
 
 
@@ -223,7 +223,7 @@ def test_the_paper_s_mesh_stands_beside_the_best(rows: list[Row]) -> None:
 
 
 def test_tables_of_table_one() -> None:
-    """Catches growth and gains upside down, and what the paper measured taken for a model."""
+    """Catches inverted growth and gains, and measurements of the paper shown as a model."""
     of = {"KDFT": (PAPER_KDFT.name, "1.07", "8.9"), "FFT": (PAPER_FFT.name, "1.01", "8.6")}
     for family, (name, seconds, growth) in of.items():
         shapes = ((4096, 0.5), (2048, 0.1))
@@ -266,7 +266,7 @@ def test_figures_are_drawn(rows: list[Row], tmp_path: Path) -> None:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> Iterator[Path]:
-    """The command on the small rows, in a folder of its own and a terminal of 80 columns."""
+    """The command on the small rows, in a private folder and a terminal of 80 columns."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("benchmarks.paper.command.cases", lambda: iter(()))
@@ -312,7 +312,7 @@ def test_the_command_refuses_before_it_works(command: Path, words: tuple[str, ..
 
 
 def test_every_algorithm_has_its_own_name() -> None:
-    """Catches two algorithms whose rows could not be told apart."""
+    """Catches two algorithms with indistinguishable rows."""
     assert len({way.name for way in ALGORITHMS}) == len(ALGORITHMS) and PAPER_FFT.apart and not FFT.apart
 
 

@@ -1,4 +1,4 @@
-"""Static schedules of TPU programs: what was counted by hand, and what matrix units take."""
+"""Static schedules of TPU programs: hand-counted examples, and the cycles of matrix units."""
 
 import importlib.util
 import os
@@ -31,7 +31,7 @@ def broken(how: str) -> None:
 
 
 def test_loops_multiply_what_stands_in_them() -> None:
-    """Catches turns misread, the two more that a grid's loop takes, and bundles left out that follow a branch.
+    """Catches misread trip counts, a grid's two extra iterations, and bundles lost after a branch.
 
     for 11 blocks of 40 rows: for 5 registers: s = 2 x + 1, and for 7 times: s = s / 2; then y = s.
     """
@@ -57,7 +57,7 @@ def test_products_take_as_long_as_their_rows(kind: str, rows: int) -> None:
 
 
 def test_loops_that_cannot_be_followed_are_counted() -> None:
-    """Catches a schedule that passes for whole where a loop's turns are not known."""
+    """Catches a schedule that counts as complete although a loop's trip count is unknown."""
     text = (
         "0 : { %s1 = sld [smem:[#a]] } /* Start region 3 */\n0x1 : { %2 = sbr.rel (%p1) target = $region3 }\n0x2 : {}"
     )
@@ -78,7 +78,7 @@ def test_table_has_what_has_a_price(tmp_path: Path) -> None:
 @TPU
 @pytest.mark.slow
 def test_product_takes_what_the_matrix_units_can_do() -> None:
-    """Catches loops or products left out; and a compiler that ended, or refused, for what comes after it."""
+    """Catches lost loops or products, and a compiler failure that affects later jobs."""
     m, k, n = 4096, 2048, 4096
     (row,) = schedules("tests.benchmarks.test_bundles:product", [{"m": m, "k": k, "n": n}], "v5e:2x2")
     bundles = sum(one["bundles"] for one in row["passes"])
@@ -94,7 +94,7 @@ def test_product_takes_what_the_matrix_units_can_do() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lane", "sublane", "first", "plane"])
 def test_kernels_compile_and_their_schedules_are_known(kind: str) -> None:
-    """Catches a kernel that the compiler refuses, a copy beside it, and a cost far above what was found (docs)."""
+    """Catches a kernel that the compiler refuses, a copy beside it, and a cost far above the documented one."""
     (row,) = schedules("benchmarks.tpu.kernels:program", [job("kernel", kind, 512, CHIPS["v5e"])], "v5e:2x2")
     points, (found,) = 2**23, row["passes"]
     assert found["name"].startswith(f"fft_{kind}_512") and found["unknown"] == 0

@@ -94,7 +94,7 @@ def test_baselines_that_are_not_installed_are_named(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(baselines, "installed", lambda name: False)
     monkeypatch.chdir(tmp_path)
     for variable, value in CALM.items():
-        monkeypatch.setenv(variable, value)  # what the command leaves in the environment goes again
+        monkeypatch.setenv(variable, value)  # restores the environment that the command changes
     words = ["fft", "4,4", "--mesh", "2", "--rounds", "1", "--baselines", "mpi4py-fft,jaxdecomp"]
     result = CliRunner().invoke(benchmarks.app, [*words, "--rows", "rows.jsonl"])
     assert result.exit_code == 0, result.output

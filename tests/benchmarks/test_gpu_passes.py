@@ -18,8 +18,8 @@ DESCRIBED = pytest.mark.skipif(not COMPILER, reason="needs XLA's compiler for CU
 
 
 def test_bytes_are_those_that_are_touched() -> None:
-    """Catches an operand counted whole where a slice is taken, an array that is updated in place counted in every
-    turn, and an instruction counted once that is executed many times."""
+    """Catches an operand counted whole although only a slice is read, an array updated in place counted in every
+    iteration, and a repeated instruction counted once."""
 
     def rows(x: jax.Array) -> jax.Array:
         def turn(i: jax.Array, x: jax.Array) -> jax.Array:
@@ -70,7 +70,7 @@ ENTRY %main (a: f32[64,8], r: f32[1,8], j: s32[]) -> f32[64,8] {
 def test_one_transposition_where_calls_meet_shares(
     sizes: tuple[int, ...], kind: str, order: str, lost: float, sends: int
 ) -> None:
-    """Catches a copy, a packing of its own or an all-to-all more between cuFFT's calls in programs for 8 H100s."""
+    """Catches an extra copy, packing or all-to-all between cuFFT's calls in programs for 8 H100s."""
     task = Task((512,) * 3, "float32" if kind == "rfft" else "complex64", kind)
     row = counted(case_of(task, "meshfft", sizes, method="auto", order=order))
     found = dict(row["passes"])

@@ -33,11 +33,11 @@ BOUNDS = {"complex64": 1e-6, "float32": 1e-6, "complex128": 1e-11, "float64": 1e
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of one's own, a terminal of 80 columns, and JAX's precision put back afterwards."""
+    """A private folder, a terminal of 80 columns, and JAX's precision restored afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     for name, value in CALM.items():
-        monkeypatch.setenv(name, value)  # what a command leaves in the environment goes again
+        monkeypatch.setenv(name, value)  # restores the environment that a command changes
     before = jax.config.read("jax_enable_x64")
     yield tmp_path
     jax.config.update("jax_enable_x64", before)
@@ -95,7 +95,7 @@ def test_every_baseline_that_is_here_has_the_right_numbers(name: str, dtype: str
     [("rfft", "float32"), ("hfft", "complex64"), ("dct-2", "float32"), ("dct-4", "float64"), ("dst-1", "float32")],
 )
 def test_baselines_do_the_kinds_they_say(kind: str, dtype: str, place: Place) -> None:
-    """Catches a kind that a baseline takes for another one, and a baseline that fails at what it says it does."""
+    """Catches a baseline that confuses two kinds, or fails at a kind that it claims."""
     jax.config.update("jax_enable_x64", dtype == "float64")
     task, able = Task(SHAPE, dtype, kind), []
     data = Data(task, 1)
@@ -144,7 +144,7 @@ def test_the_truth_is_the_direct_sum() -> None:
     ("count", "parts", "factors"), [(8, 3, (2, 2, 2)), (12, 2, (3, 4)), (7, 2, (1, 7)), (1, 1, (1,))]
 )
 def test_factors_are_balanced(count: int, parts: int, factors: tuple[int, ...]) -> None:
-    """Catches factors that do not make the number, or lie farther apart than they need."""
+    """Catches factors with a wrong product, or farther apart than necessary."""
     assert balanced(count, parts) == factors
 
 
@@ -177,7 +177,7 @@ def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatc
 
 
 def test_rows_survive_a_file(tmp_path: Path) -> None:
-    """Catches a field that is lost, or comes back as another type, and a number of devices that is not the mesh's."""
+    """Catches a field that is lost or changes its type, and a number of devices that differs from the mesh's."""
     task = Task((4, 6), "float32", "rfft", (3, 3))
     case = case_of(task, MESHFFT, (2, 4), method="kdft", order="any", precision="bf16x3")
     kept = [Row(case, (0.1, 0.2, 0.4), 1e-7, "", FACTS), row("mkl", (), "not here"), row()]
@@ -271,7 +271,7 @@ def test_the_command_prints_one_object(work: Path) -> None:
     ],
 )
 def test_refusals_come_before_the_work(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
-    """Catches minutes of work for nothing, a traceback, and a refusal that does not name what is wrong."""
+    """Catches minutes of useless work, a traceback, and a refusal that does not name the mistake."""
     monkeypatch.setattr("benchmarks.measure.flags.run", lambda *_: pytest.fail("it worked"))
     result = call(*words)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr
@@ -299,7 +299,7 @@ def test_random_points_are_measured(work: Path) -> None:
     assert "at 16 x 4 random points" in result.stdout and "meshfft kdft" in result.stdout
 
 
-# A stand-in for MPI with one rank, where there is none: the rank's program itself runs, and notes its arguments.
+# A stand-in for MPI with one rank: the rank's program itself runs, and records its arguments.
 MPI4PY = """
 class Comm:
     rank, size = 0, 1
@@ -340,7 +340,7 @@ def mpi(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_ranks_transform_and_what_ends_them_is_told(mpi: Path) -> None:
-    """Catches another grid, another input, seconds that are not a run's, and a failure that takes the others along."""
+    """Catches another grid, another input, seconds that do not belong to a run, and a failure that ends other ranks."""
     task = Task((4, 6, 5))
     data = Data(task, 1)
     slab, pencil = BASELINES["mpi4py-fft"].ways(task, (), 2)

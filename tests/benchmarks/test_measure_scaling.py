@@ -104,7 +104,7 @@ def test_the_mesh_is_the_one_that_is_modelled_to_be_fastest() -> None:
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The command in a folder of its own, each of its cases taking 8 s over its devices, and nothing run."""
+    """The command in a private folder; each case takes 8 s over its devices, and nothing runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     for name, value in CALM.items():
@@ -153,6 +153,6 @@ def test_the_command_scales_weakly(fake: Path) -> None:
     ],
 )
 def test_refusals_come_before_the_work(fake: Path, words: tuple[str, ...], said: str) -> None:
-    """Catches minutes of work for nothing, and a refusal that does not name what is wrong."""
+    """Catches minutes of useless work, and a refusal that does not name the mistake."""
     result = call(*words)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr

@@ -1,4 +1,4 @@
-"""Calls that take turns: who is called when, by hand-made clocks; nothing here is timed."""
+"""Interleaved calls: the order of calls, by hand-made clocks; nothing here is timed."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from benchmarks.timing import SLOW, THIN, Call, Seconds, spread, thinned, timed
 
 
 def recorders(names: str, heard: list[str]) -> dict[str, Call]:
-    """A call for each letter, which notes that it was called and says a number of its own."""
+    """One call per letter, which records that it was called and returns its number."""
 
     def recorder(name: str, place: int) -> Call:
         def call() -> Seconds:

@@ -1,4 +1,4 @@
-"""Rows as tables: which are understood, what is in which table, and that the pages are harmless."""
+"""Rows as tables: known kinds, the content of each table, and harmless pages."""
 
 import re
 from collections import Counter
@@ -39,7 +39,7 @@ def page_of(rows: Rows) -> str:
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of one's own."""
+    """A private folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -75,14 +75,14 @@ def test_texts_of_rows_are_only_texts(work: Path) -> None:
     ],
 )
 def test_broken_files_are_told_by_line(text: str, message: str) -> None:
-    """Catches a traceback, or a page of half a file, where a file was cut short or is none."""
+    """Catches a traceback, or half a page, for a file that is cut short or not a file of rows."""
     Path("a.jsonl").write_text(text)
     with pytest.raises(ValueError, match=re.escape(message)):
         read([Path("a.jsonl")])
 
 
 def test_rows_of_no_known_kind_are_told(work: Path) -> None:
-    """Catches one bad row that takes the others with it, and a bad row taken for a good one."""
+    """Catches one bad row that spoils good ones, and a bad row that counts as good."""
     bad: list[Any] = [
         {"library": "meshfft"},
         {"seconds": [1.0]},

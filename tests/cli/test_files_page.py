@@ -1,4 +1,4 @@
-"""docs/files.md: what it shows of the program is what the program prints now, and the tests that it names are there."""
+"""docs/files.md: the shown output is the present one, and the named tests exist."""
 
 import json
 import re
@@ -18,7 +18,7 @@ BLOCKS = PAGE.split("```\n")
 
 
 def table(first: str) -> list[str]:
-    """The rows of a table below its head, of which the first cell is given."""
+    """Rows of a table without its head, found by the first cell."""
     lines = PAGE[PAGE.index(f"| {first} |") :].splitlines()
     return lines[: next(n for n, line in enumerate(lines) if not line.startswith("|"))]
 
@@ -33,7 +33,7 @@ def test_the_page_has_the_passes_that_the_command_prints(monkeypatch: pytest.Mon
 
 
 def test_the_page_has_the_lines_that_a_log_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a log with other fields than the page says."""
+    """Catches a log with other fields than on the page."""
     monkeypatch.chdir(tmp_path)
     np.save("a.npy", np.ones((8, 6), "f4"))
     said = CliRunner().invoke(app, ["transform", "a.npy", "b.npy", "--mesh", "2", "--log-json"]).stderr
@@ -59,7 +59,7 @@ def test_the_page_has_the_rows_that_were_measured() -> None:
 
 
 def test_the_tests_that_the_page_names_are_there() -> None:
-    """Catches a fault that the page says is tested, and no test is."""
+    """Catches a fault on the page that no test checks."""
     text, named = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}, 0
     for row in table("fault")[2:]:
         words = re.findall(r"`([^`]*)`", row.rsplit(" | ", 1)[1])

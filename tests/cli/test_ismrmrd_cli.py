@@ -34,7 +34,7 @@ def header(trajectory: str, matrix: tuple[int, int, int] = (N, N, 1), count: int
 
 
 def sums(points: np.ndarray) -> np.ndarray:
-    """What the coils see at points in turns: direct sums in float64."""
+    """Samples of all coils at points in cycles per pixel: direct sums in float64."""
     return np.stack([np.exp(-2j * np.pi * points @ PIXELS.T) @ (one * IMAGE) for one in MAPS])
 
 
@@ -110,7 +110,7 @@ def test_points_of_a_cartesian_scan(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["radial", pytest.param("cartesian", marks=pytest.mark.slow)])
 def test_a_file_is_reconstructed_as_it_is(tmp_path: Path, kind: str) -> None:
-    """Catches an image that is not the one whose direct sums were measured: mirrored, turned, shifted, of one coil."""
+    """Catches a mirrored, rotated or shifted image, or that of a single coil."""
     readouts = radial() if kind == "radial" else cartesian(4, N)
     path = scan(tmp_path / "a.h5", readouts, header(kind))
     np.save(tmp_path / "maps.npy", MAPS.reshape(COILS, N, N).astype("c8"))
@@ -201,7 +201,7 @@ REFUSED: list[tuple[Callable[[], list[Any]], tuple[Any, ...], str]] = [
 def test_what_is_unclear_is_refused(
     tmp_path: Path, readouts: Callable[[], list[Any]], head: tuple[Any, ...], words: str
 ) -> None:
-    """Catches readouts mixed, weights taken for positions, and points made up, each of which gives a wrong image."""
+    """Catches mixed readouts, weights read as positions, and made-up points; each gives a wrong image."""
     path = scan(tmp_path / "a.h5", readouts(), header(*head))
     with pytest.raises(ValueError) as caught:
         read_scan(path)

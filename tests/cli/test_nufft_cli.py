@@ -1,4 +1,4 @@
-"""`meshfft nufft` and `meshfft reconstruct`: what a terminal computes at scattered points, prints and refuses."""
+"""`meshfft nufft` and `meshfft reconstruct`: results, output and refusals at scattered points."""
 
 import json
 import subprocess
@@ -94,9 +94,8 @@ def test_real_images_of_other_files() -> None:
 
 
 def test_reconstruction_finds_the_image() -> None:
-    """Catches maps, conjugates, origins or coordinates in the wrong place, data that lie in another order than their
-    points, an image that is not what the residual says, a magnitude that is none, and a command that does not call
-    mf.reconstruct.
+    """Catches maps, conjugates, origins or coordinates in the wrong place, data in another order than their points, an
+    image that contradicts the residual, a wrong magnitude, and a command that does not call mf.reconstruct.
     """
     nibabel = pytest.importorskip("nibabel")
     words = ["reconstruct", "k.npy", *TURNED, *SIZE, "--mesh", "2,2"]
@@ -203,7 +202,7 @@ def test_what_is_wrong_is_refused(words: list[str], text: str) -> None:
 
 
 def test_points_that_may_be_of_another_unit_are_said(capfd: pytest.CaptureFixture[str]) -> None:
-    """Catches turns taken for cycles per field of view without a word: the image is then constant."""
+    """Catches points in cycles per sample read silently as cycles per field of view: the image is then constant."""
     words = ["nufft", "x.npy", "c.npy", *AT, "--points-unit", "field-of-view", "--tol", "1e-2"]
     assert "are these turns?" in CliRunner().invoke(app, words).stderr
 

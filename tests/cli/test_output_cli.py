@@ -91,7 +91,7 @@ SHOWN = r"\x1b[31m\x9b\u202e"
 
 
 def test_names_reach_the_terminal_as_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    """Catches a name in a file, or of one, that colours, moves or turns round what a terminal shows."""
+    """Catches the name of a file or dataset that colours, moves or reverses text in a terminal."""
     h5py = pytest.importorskip("h5py")
     np.save(f"a{HIDDEN}.npy", values())
     assert f"Wrote b{SHOWN}.npy" in call("transform", f"a{HIDDEN}.npy", f"b{HIDDEN}.npy", "--mesh", "2")
@@ -111,7 +111,7 @@ def test_names_reach_the_terminal_as_what_they_are(capsys: pytest.CaptureFixture
 def test_a_command_line_that_is_wrong_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches names of files, as `*` gives them, that reach the terminal by way of what is wrong with a command."""
+    """Catches names of files, as `*` gives them, that reach the terminal through an error message."""
     for words in (["transform", "a", "b", f"c{HIDDEN}"], ["info", f"--{HIDDEN}"], [HIDDEN], ["plan"]):
         monkeypatch.setattr(sys, "argv", ["meshfft", *words])
         with pytest.raises(SystemExit) as ended:

@@ -1,4 +1,4 @@
-"""`meshfft transform --memory`: passes over the disk, what is kept of them, and memory that is refused."""
+"""`meshfft transform --memory`: passes over the disk, tiles that are kept, and refused memory limits."""
 
 import json
 import os
@@ -57,8 +57,8 @@ def test_passes_are_planned_without_a_file() -> None:
 
 
 def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches Ctrl-C that says nothing, or not how to resume; and --resume in another budget than is said, or on
-    another mesh, which has other tiles, refused as a damaged journal."""
+    """Catches Ctrl-C without a message or without the way to resume; and --resume with another budget, or on another
+    mesh with other tiles, refused as a damaged journal."""
     np.save("a.npy", values())
     words, done = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"], list[int]()
 

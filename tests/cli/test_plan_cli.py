@@ -1,4 +1,4 @@
-"""`meshfft plan` and `meshfft info`: what they print of machines that are here and that are not."""
+"""`meshfft plan` and `meshfft info`: output for present and for described machines."""
 
 import json
 
@@ -80,7 +80,7 @@ def test_plan_of_the_inverse_and_of_some_axes() -> None:
 
 @pytest.mark.slow
 def test_plan_for_a_pod_that_is_only_named() -> None:
-    """Catches a free mesh that is not the best of those tried, keys that go missing, and a total that is none."""
+    """Catches a free mesh that is not the best of those tried, missing keys, and a wrong total."""
     record = json.loads(call("plan", "2048,2048,2048", "--topology", "v3:32x32", "--json"))
     spent = record["seconds_by_resource"]
     assert record["fits"] is True and record["chip"] == "v3" and len(record["steps"]) >= 1
@@ -94,7 +94,8 @@ def test_plan_for_a_pod_that_is_only_named() -> None:
 
 
 def test_plan_says_who_else_ran_and_what_does_not_fit() -> None:
-    """Catches a table wider than the terminal, a winner without its rivals, and a plan too large that is not told."""
+    """Catches a table wider than the terminal, a winner without its rivals, and no warning of a plan that is too
+    large."""
     printed = call("plan", "512,512,512", "--topology", "v3:4x4", "--mesh", "4,8")
     assert "Runners-up, modelled:" in printed and "more" in printed and "fits:" in printed
     large = " ".join(call("plan", "8192,8192,8192", "--topology", "v3:4x4", "--method", "kdft").split())

@@ -1,4 +1,4 @@
-"""`--points` and `--solve`: what a terminal computes at points, prints and refuses."""
+"""`--points` and `--solve`: results, output and refusals at points."""
 
 import io
 import json
@@ -121,7 +121,7 @@ BAD: list[tuple[list[str], str]] = [
 
 @pytest.fixture
 def damaged() -> None:
-    """Files of points that are none."""
+    """Invalid files of points."""
     nan = TURNS[1].copy()
     nan[2] = np.nan
     np.savez("nan.npz", axis0=TURNS[0], axis1=nan)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("terminal")
 
 
 def made(steps: int, kinds: tuple[str, ...] = KINDS, devices: int = 4) -> Breakdown:
-    """A breakdown with every kind of work in every step, and names as long as they get."""
+    """A breakdown with every kind of work in every step, and names of maximal length."""
     names = (
         "start",
         *(f"{j}. fft Y, Z (xla), all-to-all x+y: X -> Y, in {j} chunks of X" for j in range(1, steps + 1)),

@@ -62,7 +62,7 @@ def test_bad_values_of_one_command_are_refused() -> None:
 
 
 def test_bad_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches inputs and outputs that cannot be, found out after computing or told unclearly."""
+    """Catches impossible inputs and outputs that are found only after computing, or reported unclearly."""
     np.save("a.npy", values())
     forbid(monkeypatch)
     np.save("objects.npy", np.array([None]), allow_pickle=True)
@@ -94,7 +94,7 @@ def test_what_fails_on_the_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch, f
 
 
 def test_errors_are_told_in_one_line() -> None:
-    """Catches errors of the system told without their file, and texts of several lines."""
+    """Catches system errors reported without their file, and messages of several lines."""
     assert describe(PermissionError(13, "Permission denied", "b.npy")) == "b.npy: Permission denied"
     assert describe(RuntimeError("a\n  b")) == "a b"
     assert describe(ValueError()) == "ValueError"

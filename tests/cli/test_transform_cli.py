@@ -1,4 +1,4 @@
-"""`meshfft transform`: its values, types and files, and what the way back takes from a file."""
+"""`meshfft transform`: values, types and files, and the record that the inverse reads from a file."""
 
 import json
 import os
@@ -75,7 +75,7 @@ FORWARD = [
 
 @pytest.mark.parametrize("flags", FORWARD)
 def test_the_inverse_needs_no_flags(flags: list[str]) -> None:
-    """Catches a flag that the file does not tell, odd lengths that come back even, and a mesh that has to be said."""
+    """Catches a flag that the record lacks, odd lengths that become even, and a mesh that must be repeated."""
     real = "--kind" in flags and "hfft" not in flags
     array = values(np.float32 if real else np.complex64)
     if "hfft" in flags:  # half of a spectrum, whose ends are real

@@ -1,4 +1,4 @@
-"""Images of `meshfft reconstruct` in NIfTI: where their voxels are, in which order, and what is refused."""
+"""Images of `meshfft reconstruct` in NIfTI: positions and order of voxels, and refusals."""
 
 import json
 import os
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(3)
 TURNS = RNG.uniform(-0.5, 0.5, (POINTS, 2))
 IMAGE = RNG.standard_normal(SHAPE) + 1j * RNG.standard_normal(SHAPE)
 MAPS = 1 + 0.5 * (RNG.standard_normal((COILS, *SHAPE)) + 1j * RNG.standard_normal((COILS, *SHAPE)))
-AFFINE = np.array([[0, -1.25, 0, 10], [1.5, 0, 0.25, -20], [0.125, 0, 3, 5], [0, 0, 0, 1]])  # turned, and it shears
+AFFINE = np.array([[0, -1.25, 0, 10], [1.5, 0, 0.25, -20], [0.125, 0, 3, 5], [0, 0, 0, 1]])  # rotated and sheared
 WORDS = [
     "--points",
     "turns.npy",
@@ -48,8 +48,8 @@ def saved(name: str, values: np.ndarray, affine: np.ndarray = AFFINE) -> str:
 
 
 def test_voxels_are_where_those_of_the_maps_are() -> None:
-    """Catches a packed image that nibabel does not read, maps in NIfTI of which a coil is taken for a row, positions
-    and sizes of voxels that are lost or of another order, and a store without them."""
+    """Catches a packed image that nibabel does not read, a coil of maps in NIfTI read as a row, positions and sizes of
+    voxels that are lost or permuted, and a store without them."""
     said = call("reconstruct", "k.npy", "out.nii.gz", *WORDS, "--maps", "maps.nii.gz")
     assert "Voxels of 1.505 x 1.25 mm." in said and "Wrote out.nii.gz: magnitude, float32 12 x 10." in said
     image = nibabel.load("out.nii.gz")

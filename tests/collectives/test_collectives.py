@@ -48,7 +48,7 @@ def _plan(name: str, method: str, order: str, scale: int = 1, topology: str | No
 
 
 def _in_turn(name: str, method: str, order: str) -> bool:
-    """Every case by every method, in one order and the other by turns."""
+    """Every case by every method, in alternating order."""
     return (list(TABLE).index(name) + METHODS.index(method)) % 2 == (order == "any")
 
 
@@ -57,7 +57,7 @@ def test_compiled_text_holds_the_plans_collectives(name: str, method: str, order
     """Catches a gather, a reduction or a hidden reshard, in the transform and its gradient, and a wrong value."""
     plan = _plan(name, method, order)
     if plan is None:
-        return  # the method has no walk here and says so; auto and kdft always have one (next test)
+        return  # the plan reports that the method has no walk here; auto and kdft always have one (next test)
     values = noise(plan.shape)
     x = mf.shard(values, plan.mesh, plan.in_layout.spec)  # type: ignore[arg-type]
     program = jax.jit(plan).lower(x).compile()

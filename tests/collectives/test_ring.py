@@ -54,7 +54,7 @@ def test_hops(p: int, two_way: bool) -> None:
 
 @pytest.mark.parametrize("p", [4, 5, 8])
 def test_two_ways_take_half_the_steps(p: int) -> None:
-    """Catches a two-way ring that is as long as a one-way one: hops on the longest chain, fetch after fetch."""
+    """Catches a two-way ring as long as a one-way one: hops on the longest chain, fetch after fetch."""
     for two_way, steps in ((False, p - 1), (True, -(-(p - 1) // 2))):
         jaxpr = jax.make_jaxpr(lambda x, way=two_way: _chain(x, p, way))(jnp.zeros(p)).jaxpr
         assert _longest(jaxpr) == steps

@@ -1,4 +1,4 @@
-"""Wires: every number arrives within the bound that is said, in as many bytes as are said."""
+"""Wires: every number arrives within the stated bound, in the stated number of bytes."""
 
 import functools
 from typing import Any
@@ -64,7 +64,7 @@ def test_errors_stay_under_the_bound(
 
 @pytest.mark.parametrize("name", LOSSY)
 def test_the_bound_is_reached_but_for_little(name: str) -> None:
-    """Catches a bound so loose that it says nothing: one large number, all others off by nearly half a step."""
+    """Catches a bound that is far too loose: one large number, and the rest off by nearly half a step."""
     wire = WIRES[name]()
     x = np.full(RUN, 0.49 * 2.0 ** (1 - (15 if name == "int16" else 23)), np.float32)
     x[0] = 1 if name != "bfloat16" else 1 + 2.0**-8 - 2.0**-20
@@ -104,7 +104,7 @@ def test_zeros_infinities_nan_and_denormals(name: str) -> None:
 
 
 def test_tiny_runs_are_rounded_to_the_least_normal_number() -> None:
-    """Catches a scale that is lost where it leaves the type: near 2^-126 what is lost are denormals alone."""
+    """Catches a scale lost at the limit of the type: near 2^-126 only denormals may be lost."""
     x = np.array([1.2e-38, 3e-38, 5e-37, -7e-36] * 16, np.float32)
     for name in LOSSY:
         off = np.abs(_carried(x, WIRES[name]()) - x)
@@ -126,8 +126,8 @@ def test_bytes_are_half_or_three_quarters_and_the_scales(name: str, part: float,
 @pytest.mark.parametrize("name", WIRES)
 @pytest.mark.parametrize("planes", [False, True])
 def test_one_collective_carries_planes_and_scales(name: str, planes: bool) -> None:
-    """Catches scales or planes in messages of their own, bytes that are not those that are said, and shares that are
-    sent elsewhere or joined otherwise than exact ones.
+    """Catches scales or planes in separate messages, a wrong number of bytes, and shares that are sent or joined
+    differently from exact ones.
     """
     x, where, wire = noise((16, 24, 40)), mesh((8,)), WIRES[name]()
     block: Any = (x.real.copy(), x.imag.copy()) if planes else x
@@ -156,7 +156,7 @@ def test_one_collective_carries_planes_and_scales(name: str, planes: bool) -> No
 
 
 def test_wires_are_refused_by_name() -> None:
-    """Catches a wire that is misspelt, or one without the range of what it is to carry."""
+    """Catches a misspelt wire, or one whose range is too small for the type."""
     with pytest.raises(ValueError, match="wire 'int8' is unknown: use one of 'exact', 'int24', 'int16', 'bfloat16'"):
         wire_of("int8", np.dtype("f4"))
     with pytest.raises(ValueError, match="lacks the range of float64"):

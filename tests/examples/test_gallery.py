@@ -62,7 +62,7 @@ def test_the_equation_is_navier_stokes() -> None:
         return v - k * (k * v).sum(0) / np.maximum(square, 1)
 
     random = np.fft.fftn(np.random.default_rng(0).standard_normal((3, n, n, n)), axes=axes)
-    spectrum = solenoidal(random * (abs(k).max(0) < 3))  # its products have no waves above 4, nor are they dropped
+    spectrum = solenoidal(random * (abs(k).max(0) < 3))  # its products have no waves above 4, so none are dropped
     u = np.fft.ifftn(spectrum, axes=axes).real
     slopes = np.fft.ifftn(1j * k[:, None] * spectrum, axes=(2, 3, 4)).real  # slopes[i, j] = d u_j / d x_i
     advected = np.fft.fftn(-(u[:, None] * slopes).sum(0), axes=axes)
@@ -171,7 +171,7 @@ SMALL = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_programs_run_as_readers_run_them(name: str) -> None:
-    """Catches what the other tests hide: devices that nobody asked for, JAX's defaults, a warning."""
+    """Catches failures that other tests hide: unwanted devices, JAX's defaults, a warning."""
     command = [sys.executable, "-W", "error", f"examples/{name}.py", *SMALL[name]]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     ran = subprocess.run(command, cwd=EXAMPLES.parent, env=environment, capture_output=True, text=True)

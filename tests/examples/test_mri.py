@@ -23,7 +23,7 @@ def _sums(image: np.ndarray, f: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("dims", SIZES)
 def test_closed_form_is_the_spectrum_of_the_raster(dims: int) -> None:
-    """Catches a wrong axis, turn, centre or constant; at low frequencies pixels are small."""
+    """Catches a wrong axis, rotation, centre or constant; at low frequencies pixels are small."""
     bodies, shape = phantom.shepp_logan(dims), SIZES[dims]
     image = phantom.raster(bodies, shape, OVER[dims])
     for f in np.random.default_rng(dims).uniform(-2, 2, (6, dims)):
@@ -33,7 +33,7 @@ def test_closed_form_is_the_spectrum_of_the_raster(dims: int) -> None:
 
 
 def test_ventricles_lean_outwards_at_the_top() -> None:
-    """Catches a phantom turned the other way round, whose raster and spectrum still agree."""
+    """Catches a phantom with the opposite rotation, whose raster and spectrum still agree."""
     inside = np.array([[-0.33, 0.35], [-0.11, -0.35], [0.3, 0.28], [-0.33, -0.35]]) / 2
     for dims in SIZES:
         points = np.pad(inside, ((0, 0), (0, dims - 2)))

@@ -1,4 +1,4 @@
-"""The MRI example on a mesh: its normal operator against a dense one, what it sends, and the errors that it reaches."""
+"""The MRI example on a mesh: its normal operator against a dense one, its collectives, and its errors."""
 
 import functools
 import re

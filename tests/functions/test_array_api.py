@@ -95,7 +95,7 @@ def test_grids(name: str, n: int) -> None:
 
 @pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
 def test_grids_where_they_are_wanted(name: str) -> None:
-    """Catches a device forgotten, or a sharding, which is what an array's own `device` is on many devices."""
+    """Catches a lost device or sharding; an array's `device` is a sharding on many devices."""
     device = jax.devices()[3]
     assert getattr(xp, name)(14, device=device).devices() == {device}
     assert getattr(xp, name)(14, device=SingleDeviceSharding(device)).devices() == {device}

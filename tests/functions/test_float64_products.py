@@ -92,7 +92,7 @@ def test_chunks_on_a_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gradients() -> None:
-    """Catches a gradient of what rounds, which is none: it must go by the transposed walk, in the same tier."""
+    """Catches a zero gradient of a rounding: it must use the transposed walk, in the same tier."""
     n, where = 48, mesh((2,))
     x, turns = noise((n,), "complex128"), np.random.default_rng(1).random(n)
     a, matrix = mf.shard(x, where, P("x")), _rows(mf.Points.turns(turns), n, np.arange(n))

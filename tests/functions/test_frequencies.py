@@ -44,7 +44,7 @@ def test_numpys_values_rounded_once(name: str, n: int, d: Any) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3fn", "float32"])
 @given(top=st.integers(1, 2**12))
 def test_narrow_types_are_nearest(dtype: str, top: int) -> None:
-    """Catches a second rounding: 1 / d lies just above or below a tie of the type, by less than float32 sees."""
+    """Catches a second rounding: 1 / d is just above or below a tie of the type, by less than float32 resolves."""
     kind = jnp.dtype(dtype)
     bits = jnp.finfo(kind).nmant
     tie = Fraction(2 * (2**bits + top % 2**bits) + 1, 2 ** (bits + 1))

@@ -1,4 +1,4 @@
-"""The inverse of the KDFT: round trips, what they are worth, and what is refused."""
+"""The inverse of the KDFT: round trips, their accuracy, and refusals."""
 
 import math
 import re
@@ -153,7 +153,7 @@ def clustered(n: int) -> Points:
 
 
 def test_what_cannot_be_inverted_is_refused() -> None:
-    """Catches digits that are none: too few samples, samples twice, and conditions beyond the type."""
+    """Catches meaningless digits: too few samples, repeated samples, and conditions beyond the type."""
     x = jnp.asarray(noise((32,)))
     with pytest.raises(ValueError, match=r"condition number is .*axis 0.*no digit .*tikhonov= or truncation="):
         mf.ikdftn(x, clustered(32))

@@ -83,7 +83,7 @@ def hold(plan: mf.Plan, truth: list[np.ndarray], seed: int) -> None:
 @settings(max_examples=settings().max_examples // 2)
 @given(cases(), st.sampled_from(["kdft", "auto"]), st.sampled_from(["natural", "any"]), st.data())
 def test_any_points_of_any_case(case: Case, method: str, order: str, data: st.DataObject) -> None:
-    """Catches what value tests of uniform points cannot: a ring turned the wrong way, points of another device."""
+    """Catches errors that uniform points hide: a reversed ring, points of another device."""
     kinds = data.draw(st.lists(KINDS, min_size=len(case.axes), max_size=len(case.axes)))
     counts, seed = [data.draw(st.sampled_from(SIZES)) for _ in kinds], data.draw(SEEDS)
     points = [drawn(kind, m, seed + j) for j, (kind, m) in enumerate(zip(kinds, counts, strict=True))]
@@ -168,7 +168,7 @@ def loss(families: list[str], shape: tuple[int, ...], devices: Any, spec: Any, s
 
 
 def slope(f: Callable, at: list, along: list, step: float = 1e-5) -> Any:
-    """The five-point difference of a function of several arrays along a direction: phases of w turn (n m) rad."""
+    """The five-point difference of a function of several arrays along a direction: its phases change by w (n m) rad."""
     here = [f(*(a + k * step * b for a, b in zip(at, along, strict=True))) for k in (-2, -1, 1, 2)]
     return jax.tree.map(lambda a, b, c, d: (a - 8 * b + 8 * c - d) / (12 * step), *here)
 
@@ -449,7 +449,7 @@ def test_stages_solve_their_own_dimension() -> None:
 
 @pytest.mark.parametrize("method", ["kdft", "cooley-tukey"])
 def test_the_mode_of_a_ring_is_in_the_text(method: str) -> None:
-    """Catches a mode that is dropped on the way, or that the plan tells otherwise than the compiled program has it."""
+    """Catches a mode that is lost on the way, or a plan that contradicts the compiled program."""
     x = mf.shard(noise((16, 3), seed=1), mesh((8,)), P("x"))
     back, forth = {(i, (i - 1) % 8) for i in range(8)}, {(i, (i + 1) % 8) for i in range(8)}
     for ring, ways in (("one-way", [back]), ("two-way", [back, forth])):

@@ -25,7 +25,7 @@ from strategies import Case, cases
 import meshfft as mf
 from meshfft.functions.scipy_backend import TRANSFORMS
 
-# By name: what it takes, and who has it besides SciPy.
+# By name: its arguments, and the libraries besides SciPy that have it.
 TABLE = {
     **{name: ("numbers", "NumPy, array API") for name in ("fft", "ifft", "fftn", "ifftn")},
     **{name: ("numbers", "NumPy") for name in ("fft2", "ifft2")},
@@ -77,7 +77,7 @@ def test_drawn_calls(data: st.DataObject, case: Case, name: str, seed: int) -> N
     x, arguments = _noise(case, kind, seed), _arguments(data, case, name, takes)
     stored = jax.device_put(x, NamedSharding(mesh(case.mesh), case.spec))
     if takes == "halves" and not arguments.get("n") and not arguments.get("s") and _last(case, arguments) == 1:
-        with pytest.raises(ValueError, match="half a spectrum of 1 numbers"):  # which stands for 2 (1 - 1) points
+        with pytest.raises(ValueError, match="half a spectrum of 1 numbers"):  # which represents 2 (1 - 1) points
             getattr(mf, name)(stored, **arguments)
         return
     wide = x.astype("complex128" if kind == "complex64" else "float64")
@@ -187,7 +187,7 @@ def _by_array_api(name: str, x: Array, call: dict[str, Any]) -> Any:
 
 
 def _stepping_back(case: Case) -> bool:
-    """Whether an array may lie as a half spectrum whose axes had to move: then the way back brings them home."""
+    """Whether the array may be a half spectrum whose axes had to move: then the inverse moves them back."""
     entries = [entry if isinstance(entry, tuple) else (entry,) for entry in case.spec if entry is not None]
     return any(list(axes) != sorted(axes, key="xyzw".index) for axes in entries)
 

@@ -45,7 +45,7 @@ class Real(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the input: half of the last axis where it is a spectrum."""
+        """Shape of the input: half of the last axis for a spectrum."""
         sizes = list(self.case.shape)
         sizes[self.case.axes[-1]] = self.length if self.halves else self.length // 2 + 1
         return tuple(sizes)
@@ -76,7 +76,7 @@ def transforms(draw: st.DrawFn, power: int = 0) -> Real:
 
 
 def _plan(real: Real, **options: Any) -> mf.Plan | None:
-    """The plan, or None where the method says that it has no walk."""
+    """The plan, or None if the method has no walk."""
     options |= {"mesh": mesh(real.case.mesh), "spec": real.case.spec, "kind": real.kind, "inverse": real.inverse}
     try:
         return mf.plan(real.shape, s=real.s, axes=real.case.axes, **options)
@@ -106,7 +106,7 @@ def test_value_sharding_and_round_trip(real: Real, method: str, order: str, seed
     assert np.count_nonzero(stored_of(y)) == np.count_nonzero(mf.gather(y)), "padding is not zero"
     assert y.sharding.is_equivalent_to(NamedSharding(plan.mesh, plan.out_layout.spec), y.ndim)
     assert order == "any" or plan.out_layout.axes == plan.in_layout.axes
-    again = plan(plan.inverse(y))  # of what the transform keeps: imaginary parts of X[0] it does not
+    again = plan(plan.inverse(y))  # only data that the transform keeps: not imaginary parts of X[0]
     assert again.dtype == y.dtype and error(again, np.asarray(y)) <= 8e-7
     if real.halves:
         assert error(mf.gather(plan.inverse(y)), x) <= 8e-7
@@ -172,7 +172,7 @@ def test_collectives_are_those_the_plan_prints(real: Real, method: str, order: s
     assert collectives(jax.jit(plan).lower(x).compile()) == plan.collectives
     y = _put(noise(plan.out_shape) if real.halves else noise(plan.out_shape).real, plan, plan.out_layout)
     back = jax.jit(lambda a, b: jax.vjp(plan, a)[1](b)).lower(x, y).compile()
-    assert collectives(back) == plan.walk.transpose().collectives  # a ring hands on planes where it came from reals
+    assert collectives(back) == plan.walk.transpose().collectives  # the transposed ring sends planes and receives reals
 
 
 @given(st.sampled_from([(8,), (2,), (4,), (2, 2), (2, 4)]), st.integers(1, 3), st.booleans(), st.booleans(), SEEDS)
@@ -205,11 +205,11 @@ SAVINGS = {
 @pytest.mark.parametrize("name", slow_but(["block", "line"], SAVINGS))
 @pytest.mark.parametrize("inverse", [False, True])
 def test_at_most_six_tenths_of_the_complex_transform(name: str, inverse: bool) -> None:
-    """Catches a real transform that is a complex one in disguise; 1024 bytes are for the number more in a half.
+    """Catches a real transform that is a disguised complex one; 1024 bytes are for the additional number in a half.
 
-    A complex line goes in six steps where it can; a real one goes as the paper's, so that is what it is held against.
-    Complex blocks go in place, where the half spectrum of a real one has odd sizes: so those are held against XLA's.
-    Of a complex line newer XLA has two blocks between ends, older three; of a real one three or four halves.
+    A complex line uses six steps if possible, a real one the paper's FFT, so that is the reference. Complex blocks go
+    in place, but the half spectrum of a real one has odd sizes, so XLA's FFT is the reference. Newer XLA keeps two
+    blocks of a complex line between steps, older three, and three or four halves of a real one.
     """
     shape, sizes, spec = SAVINGS[name]
     half = (*shape[:-1], shape[-1] // 2 + 1)
@@ -263,7 +263,7 @@ def test_what_cannot_be_is_refused_by_name() -> None:
 
 
 def test_planes_in_planes_out() -> None:
-    """Catches a real array whose planes cannot be asked for, and planes that come back as a complex array."""
+    """Catches a real array that cannot give planes, and planes that become a complex array."""
     x = noise((8, 6), "float32")
     plane: Any = (jnp.asarray(x),)
     planes: Any = mf.rfftn(plane)
@@ -274,7 +274,7 @@ def test_planes_in_planes_out() -> None:
 
 
 def test_the_walks_are_real_where_the_array_is() -> None:
-    """Catches exchanges of complex blocks before the lines are transformed, and matrix steps told otherwise."""
+    """Catches exchanges of complex blocks before the lines are transformed, and matrix steps with other names."""
     plan = mf.plan((64, 64, 64), mesh=mesh((2, 2, 2)), spec=P("x", "y", "z"), kind="rfft")
     place = next(j for j, step in enumerate(plan.walk.steps) if isinstance(step, RealFFT | RingDense))
     assert plan.walk.reals == (True,) * (place + 1) + (False,) * (len(plan.walk.steps) - place)
@@ -291,7 +291,7 @@ def test_the_walks_are_real_where_the_array_is() -> None:
 @pytest.mark.parametrize("kind", ["rfft", "hfft"])
 @pytest.mark.parametrize("inverse", [False, True])
 def test_every_method_on_a_block(method: str, kind: str, inverse: bool) -> None:
-    """Catches an axis that turns real before the complex ones are done, or complex after them."""
+    """Catches an axis that becomes real before the complex ones are done, or complex after them."""
     real = Real(Case((16, 8, 16), (2, 2, 2), P("x", "y", "z"), (0, 1, 2)), kind, inverse, 16)
     plan = _plan(real, method=method)
     assert plan is not None

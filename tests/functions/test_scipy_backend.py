@@ -127,7 +127,7 @@ def test_no_digit_is_lost(kind: str, wide: bool) -> None:
 
 
 def test_double_precision_on_a_tpu_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches 64-bit numbers given to a machine that has none, where JAX does not say so."""
+    """Catches 64-bit numbers passed to a machine without them, although JAX does not complain."""
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     x = noise((8,), "complex128")
     with jax.enable_x64(True):
@@ -207,7 +207,7 @@ def test_an_empty_batch() -> None:
 
 
 def test_constants_inside_jit() -> None:
-    """Catches a NumPy array that comes back as a tracer inside `jit`, where SciPy code expects NumPy."""
+    """Catches a NumPy array that becomes a tracer inside `jit`, although SciPy code expects NumPy."""
     x = noise((8,), "float32")
 
     def scaled(a: jax.Array) -> jax.Array:
@@ -296,7 +296,7 @@ WHOLE: dict[str, Callable[[np.ndarray], Any]] = {
 @pytest.mark.parametrize("kind", ["complex64", "complex128", "clongdouble"])
 @pytest.mark.parametrize("name", WHOLE)
 def test_all_of_scipy_works_where_this_is_the_global_backend(name: str, kind: str) -> None:
-    """Catches BackendNotImplementedError: the global backend stands in SciPy's place, so that nobody comes after it."""
+    """Catches BackendNotImplementedError: the global backend replaces SciPy, so no other backend follows it."""
     x = noise((8, 6), "complex128").astype(kind)
     theirs = _attempt(lambda: WHOLE[name](x))
     with _globally():

@@ -21,7 +21,7 @@ MESHES = [((8,), P("x")), ((2, 4), P("x", "y")), ((4, 2), P("y", "x")), ((2, 2, 
 
 
 def blocks(matrix: np.ndarray) -> mf.BlockMatrix:
-    """The matrix as a function of indices; JAX clips those that lie beyond it."""
+    """The matrix as a function of indices; JAX clips indices beyond its end."""
     return mf.BlockMatrix(matrix.shape, lambda rows, columns: jnp.asarray(matrix)[rows[:, None], columns[None, :]])
 
 

@@ -202,7 +202,7 @@ def test_jit_auto_takes_spec_or_says_so() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_gradient_shifts_back(kind: AxisType, dtype: str) -> None:
-    """Catches a gradient that shifts the wrong way (odd sizes tell), gathers, or loses the sharding."""
+    """Catches a gradient that shifts in the wrong direction (visible at odd sizes), gathers, or loses the sharding."""
     x, weights = noise((6, 15), dtype), noise((6, 15), dtype, 1)
     spec = P("x", ("z", "y"))
     a, w = (_put(v, spec, kind, (2, 1, 3)) for v in (x, weights))

@@ -123,15 +123,15 @@ def test_sharded(shape: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     ],
 )
 def test_the_papers_fft(shape: tuple[int, ...], sizes: tuple[int, ...]) -> None:
-    """Catches a comb, twiddle, phase or chirp of fewer bits than float64, where p divides n, p^2 does or neither, and
-    a shard whose length is a prime too long for one product.
+    """Catches a comb, twiddle, phase or chirp with fewer bits than float64, whether p or p^2 divides n or not, and a
+    shard whose length is a prime too long for one product.
     """
     plan = _transformed(shape, sizes, "cooley-tukey")
     assert plan.name.count("phase ring") == len(shape)
 
 
 def test_memory() -> None:
-    """Catches a plan that says less memory than a lone line takes, of which nothing is done chunk by chunk."""
+    """Catches a plan that promises less memory than a single line takes, which is not processed in chunks."""
     plan = mf.plan((2**13,), mesh=mesh((4,)), dtype="complex128", precision=TIER, method="cooley-tukey")
     memory = compile_plan(plan, mesh((4,))).memory_analysis()
     assert memory is not None
@@ -156,7 +156,7 @@ def test_planes_of_the_papers_fft(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("method", ["auto", "cooley-tukey"])
 @pytest.mark.parametrize(("topology", "sizes"), [("v5e:2x2", (2, 2)), ("v5e:2x2", (4,)), ("v3:2x2", (8,))])
 def test_the_search_finds_the_cheapest_walk(topology: str, sizes: tuple[int, ...], method: str) -> None:
-    """Catches a phase ring by slices that costs less than what the search takes for its bound."""
+    """Catches a phase ring by slices that costs less than the search's lower bound."""
     axes = dict(zip("xy", sizes, strict=False))
     for shape in ((2**20,), (8000,), (97, 12), (64, 48, 96)):
         if len(shape) >= len(sizes):

@@ -26,7 +26,7 @@ SEEDS = st.integers(0, 2**31)
 
 
 def _plan(case: Case, **options: object) -> mf.Plan | None:
-    """The plan, or None where the method says that it has no walk."""
+    """The plan, or None if the method has no walk."""
     try:
         return mf.plan(case.shape, mesh=mesh(case.mesh), spec=case.spec, axes=case.axes, **options)  # type: ignore[arg-type]
     except ValueError as refused:
@@ -65,7 +65,7 @@ def test_value_sharding_and_round_trip(case: Case, method: str, order: str, inve
 
 @given(st.integers(0, 2).flatmap(cases), st.booleans(), SEEDS)
 def test_the_papers_fft_at_any_size(case: Case, inverse: bool, seed: int) -> None:
-    """Catches a wrong comb, chirp, twiddle or phase, where p^2, p or neither divides n."""
+    """Catches a wrong comb, chirp, twiddle or phase, whether p or p^2 divides n or not."""
     plan = mf.plan(
         case.shape, mesh=mesh(case.mesh), spec=case.spec, axes=case.axes, method="cooley-tukey", inverse=inverse
     )
@@ -191,7 +191,7 @@ PAPERS = [
 
 @pytest.mark.parametrize(("shape", "sizes", "spec"), PAPERS)
 def test_the_papers_fft_in_its_text(shape: tuple, sizes: tuple, spec: tuple) -> None:
-    """Catches a wrong value, or collectives that the plan does not tell, where p divides n or not."""
+    """Catches a wrong value, or collectives that the plan does not print, whether p divides n or not."""
     plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, method="cooley-tukey")
     data = noise(shape, seed=1)
     assert error(mf.gather(plan(_shard(plan, data))), dft(data, tuple(range(data.ndim)))) <= 2e-7

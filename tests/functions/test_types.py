@@ -15,7 +15,7 @@ NAMES = ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "irfft", "irfft2", "ir
 REAL = ("rfft", "rfft2", "rfftn", "ihfft")
 NARROW = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "bfloat16", "float32", "complex64")
 WIDE = (*NARROW, "int64", "uint64", "float64", "complex128")
-HALF = ("float16", "bfloat16")  # of which jax.numpy.fft takes no real transform; meshfft has complex64
+HALF = ("float16", "bfloat16")  # jax.numpy.fft has no real transform of these; meshfft has complex64
 
 
 def _types(dtypes: tuple[str, ...]) -> dict[tuple[str, str], Any]:
@@ -47,7 +47,7 @@ def test_types_are_those_of_jax_in_64_bits(x64: None) -> None:
 
 @pytest.mark.parametrize("shape", [(0,), (0, 8), (8, 0), (0, 0), (3, 0, 5)])
 def test_nothing_is_transformed_to_nothing(shape: tuple[int, ...]) -> None:
-    """Catches empty arrays that are refused, or come back in another shape or type than jax.numpy.fft's."""
+    """Catches empty arrays that are refused, or return another shape or type than jax.numpy.fft."""
     x = np.zeros(shape, np.float32)
     cut = mf.shard(x, jax.make_mesh((2, 4), ("x", "y")), P(*("x", "y")[: len(shape)]))
     for name in ("fft", "ifft", "fftn", "ifftn"):
@@ -86,7 +86,7 @@ def test_several_axes_are_a_wrong_value() -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32", "complex64"])
 def test_no_axes_give_a_spectrum_too(dtype: str) -> None:
-    """Catches results whose type depends on whether `axes` is empty: integers came back as float32."""
+    """Catches results whose type depends on whether `axes` is empty: integers became float32."""
     x, mesh = np.arange(8).reshape(2, 4).astype(dtype), jax.make_mesh((2, 4), ("x", "y"))
     for name in ("fftn", "ifftn"):
         wanted = getattr(jnp.fft, name)(x, axes=())
@@ -99,7 +99,7 @@ def test_no_axes_give_a_spectrum_too(dtype: str) -> None:
 
 
 def test_numbers_have_no_axes() -> None:
-    """Catches a range of axes that ends before it begins: a scalar was told to use axes "0 to -1"."""
+    """Catches a range of axes that ends before it begins: the message for a scalar proposed axes "0 to -1"."""
     with pytest.raises(ValueError, match="axis -1 is out of range: the array has 0 dimensions, a number without axes"):
         mf.fft(3.0)
     with pytest.raises(ValueError, match="axis 2 is out of range: the array has 2 dimensions, give one from -2 to 1"):

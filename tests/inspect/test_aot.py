@@ -77,7 +77,7 @@ def _done(number: int) -> str:
     ids=["hidden", "longer than the work", "waited for", "two share the links", "synchronous"],
 )
 def test_what_hides_a_collective(text: str, seconds: float, played: tuple[float, ...]) -> None:
-    """Catches a message that costs nothing, or all of its time, whatever stands under it."""
+    """Catches a message that costs nothing, or all of its time, regardless of the work above it."""
     names = {"all-to-all-start.1": seconds, "all-to-all-start.2": seconds, "all-to-all.1": seconds}
     found = play(parse(text), 1.0, names)
     assert found[:3] == played
@@ -86,7 +86,7 @@ def test_what_hides_a_collective(text: str, seconds: float, played: tuple[float,
 
 @pytest.mark.parametrize(("seconds", "total"), [(30.0, 500.0), (130.0, 650.0)])
 def test_loops(seconds: float, total: float) -> None:
-    """Catches a loop counted once, and turns whose messages pile up."""
+    """Catches a loop counted once, and iterations whose messages pile up."""
     played = play(parse(HEAD + LOOP), 1.0, {"collective-permute-start.1": seconds})
     assert played == (500.0, 5 * seconds, total, {"collective-permute-start.1": total - 500.0})
 

@@ -156,7 +156,7 @@ def test_kinds_of_every_walk(
 
 
 def test_kinds_of_fusions_and_halves() -> None:
-    """Catches a product that a fusion hides, packing taken for arithmetic, an FFT by dots, and a -done of its own."""
+    """Catches a product that a fusion hides, packing counted as arithmetic, an FFT by dots, and a separate -done."""
     text = """HloModule m, is_scheduled=true
 
 %dense (a: f32[8,8]) -> f32[8,8] {

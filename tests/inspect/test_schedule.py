@@ -1,4 +1,4 @@
-"""How often loops turn: texts small enough to count by hand, then what compilers print."""
+"""Trip counts of loops: texts small enough to count by hand, then compiled programs."""
 
 import re
 
@@ -163,7 +163,7 @@ def test_a_loop_may_count_down() -> None:
 
 
 def test_what_runs_under_a_pair_counts_with_its_turns() -> None:
-    """Catches a loop between the halves of a pair that counts as one turn, and the times of the pair counted in."""
+    """Catches a loop between the halves of a pair that counts as one iteration, and the pair's time counted twice."""
     hop = "collective-permute(%gte.1), channel_id=1, source_target_pairs={{0,1},{1,0}}"
     text = NESTED.replace(hop, 'negate(%gte.1), backend_config={"estimated_cycles":"10"}')
     start = "(f32[8], f32[8], u32[]) collective-permute-start(%gte.8), source_target_pairs={{0,1},{1,0}}"
@@ -201,7 +201,7 @@ def _hops(x: Array, turns: tuple[int, ...]) -> Array:
 
 @pytest.mark.parametrize("turns", [(), (5,), (3, 4), (2, 3, 5)])
 def test_compiled_loops(turns: tuple[int, ...]) -> None:
-    """Catches a real compiler's loops misread, both where it writes their turns down and where it does not."""
+    """Catches a real compiler's loops misread, with and without trip counts in the text."""
     run = jax.shard_map(lambda x: _hops(x, turns), mesh=mesh((8,)), in_specs=P("x"), out_specs=P("x"))
     program = jax.jit(run).lower(np.zeros(16, np.float32)).compile()
     assert collectives(program) == {"collective-permute": int(np.prod(turns))}
@@ -211,7 +211,7 @@ def test_compiled_loops(turns: tuple[int, ...]) -> None:
 
 
 def test_a_data_dependent_loop_raises() -> None:
-    """Catches a real loop whose turns depend on the data counted once."""
+    """Catches a real loop with a data-dependent trip count that is counted once."""
     run = jax.shard_map(
         lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: _hops(y, ()), x),
         mesh=mesh((8,)), in_specs=P("x"), out_specs=P("x"),

@@ -61,10 +61,10 @@ def test_real_transforms_take_six_tenths_of_the_cycles() -> None:
 
 @pytest.mark.parametrize("topology", ["v3:2x2", "v5e:2x2", "v5p:2x2x1"])
 def test_plans_take_kernels_of_the_vector_unit(topology: str) -> None:
-    """Catches a kernel that does not compile inside shard_map or with 64-bit types, one that XLA's FFT stands in for,
-    one without a price, a collective that no plan printed, a peak above the plan's, and a copy between a kernel and a
-    collective: in any order nothing else is left in the program, in natural order the result is put together at the
-    end. Half spectra are copied too: XLA keeps their dimensions in another order. Kernels write what wires carry, too.
+    """Catches a kernel that does not compile inside shard_map or with 64-bit types, XLA's FFT in place of a kernel, a
+    kernel without a price, a collective that no plan printed, a peak above the plan's, and a copy between a kernel and
+    a collective. In any order the program has nothing else; in natural order the result is assembled at the end. Half
+    spectra are copied too: XLA keeps their dimensions in another order. Kernels also write the words of wires.
     """
     for order, program in _compiled("vector", topology).items():
         assert program["steps"].count("(vector)") == program["steps"].count("fft ") >= 2, (order, program)
@@ -80,9 +80,9 @@ def test_plans_take_kernels_of_the_vector_unit(topology: str) -> None:
 
 @pytest.mark.parametrize("topology", ["v3:4x4", "v5e:4x4", "v5p:2x2x4"])
 def test_collectives_run_under_the_work(topology: str) -> None:
-    """Catches a gather, a collective no plan printed, one that is waited for, and a schedule that hides too little.
+    """Catches a gather, a collective that no plan printed, an exposed collective, and a schedule that hides too little.
 
-    Played through, of work and links what lasts less is hidden to four tenths at least; in turns nothing would be.
+    When played through, at least four tenths of the shorter of work and links is hidden; without overlap nothing is.
     """
     for name, walk in _compiled("walks", topology).items():
         counts, played = walk["counts"], walk["played"]
@@ -96,9 +96,9 @@ def test_collectives_run_under_the_work(topology: str) -> None:
 
 
 def test_float64_by_slices() -> None:
-    """Catches operations on float64 that the compiler for TPUs does not take, a gather, a collective that no plan
-    printed, a plan that says less memory than the program takes or 1.3 times as much, and chunks for which whole blocks
-    are copied in every turn.
+    """Catches operations on float64 that the TPU compiler refuses, a gather, a collective that no plan printed, a plan
+    that promises less memory than the program takes or 1.3 times as much, and chunks for which whole blocks are copied
+    in every iteration.
     """
     for method, found in _compiled("sliced", "v3:2x2").items():
         ring = "phase ring" in found["steps"]

@@ -122,7 +122,7 @@ def test_a_trace_of_cpu_devices_with_known_numbers() -> None:
 
 
 def test_what_another_thread_finishes() -> None:
-    """Catches an instruction that ends when it was handed out, and one that lasts as long as what comes after it."""
+    """Catches an instruction that ends when it was dispatched, and one that lasts as long as its successor."""
     lines: dict[str, Line] = {
         "one": [cpu("dot.1", 0, 0, 10, _p=7), cpu("copy.1", 0, 20, 30, _p=8)],
         "two": [

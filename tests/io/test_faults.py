@@ -30,7 +30,7 @@ VALUES = np.random.default_rng(3).normal(size=(12, 10, 9, 2)).view(np.complex128
 
 
 class Ended(NamedTuple):
-    """How a process ended: its exit code, and what it printed."""
+    """End of a process: its exit code and its output."""
 
     code: int
     out: str
@@ -38,13 +38,13 @@ class Ended(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """What meshfft itself says: libraries have their say too."""
+        """Output of meshfft itself, without that of libraries."""
         return [line for line in self.err.splitlines() if line.startswith("meshfft: ")]
 
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of one's own, with an input."""
+    """A private folder, with an input."""
     monkeypatch.chdir(tmp_path)
     np.save("a.npy", VALUES)
     yield tmp_path
@@ -53,7 +53,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def together(
     count: int, *words: str, fault: str = "none", victim: int = 0, inputs: Sequence[Sequence[str]] = ()
 ) -> list[Ended]:
-    """Runs `transform` in so many processes, one of which has a fault; `inputs` are first words that are not alike."""
+    """Runs `transform` in several processes, one with a fault; `inputs` are their first arguments, which differ."""
     address = free_address()
     started = []
     for index in range(count):
@@ -72,7 +72,7 @@ def together(
     return [Ended(one.returncode, *said[i]) for i, one in enumerate(started)]
 
 
-CASES = [  # fault, in which of how many processes, their exit codes, and what the first that is not the victim says
+CASES = [  # fault, the process it hits, the number of processes, exit codes, and the message of the first survivor
     ("killed", 2, (-6, -6, -9), r"tasks are unhealthy.*\n2\n"),
     ("killed compiling", 0, (-9, -6), "leader task was preempted/died"),
     ("killed writing", 1, (-6, -9), r"error: UNKNOWN: Gloo(.|\n)*tasks are unhealthy.*\n1\n"),  # a ValueError of JAX's
@@ -97,7 +97,7 @@ def test_a_run_ends_as_one(work: Path, fault: str, victim: int, codes: tuple[int
 
 
 def test_what_a_killed_run_leaves_is_named(work: Path) -> None:
-    """Catches a part under the output's name, and gigabytes under a hidden name that nobody is told of."""
+    """Catches a part under the output's name, and gigabytes under a hidden name that no message reports."""
     ended = together(2, "a.npy", "b.zarr", "--mesh", "2,2", fault="killed writing")
     assert [one.code for one in ended] == [-9, -6], ended
     (left,) = {*os.listdir(work)} - {"a.npy"}
@@ -113,7 +113,7 @@ def test_nothing_of_ours_listens() -> None:
         assert not re.search(r"create_server|create_connection|\.listen\(|socketserver", path.read_text()), path
 
 
-UNLIKE = {  # what the second process is given in place of: a.npy b.zarr --mesh 2,2
+UNLIKE = {  # arguments of the second process in place of: a.npy b.zarr --mesh 2,2
     "a flag": (("a.npy", "b.zarr", "--mesh", "2,2", "--norm", "ortho"), "--norm not given, process 1 has ortho"),
     "a mesh": (("a.npy", "b.zarr", "--mesh", "2,4"), "--mesh 2,2, process 1 has 2,4"),
     "an output": (("a.npy", "c.zarr", "--mesh", "2,2"), "OUT .*b.zarr, process 1 has .*c.zarr"),
@@ -135,16 +135,16 @@ def test_processes_must_be_asked_for_the_same(work: Path, case: str) -> None:
     assert sorted(os.listdir(work)) == ["a.npy", "less.npy", "other.npy"]
 
 
-COMPARED = ("dataset", "overwrite")  # of the flags of all commands; the others may differ from process to process
+COMPARED = ("dataset", "overwrite")  # flags that all processes must share; the remaining flags may differ
 
 
 def test_every_flag_is_compared() -> None:
-    """Catches a new flag that decides the result and may differ between processes, and text that only tells of it."""
+    """Catches a flag that affects the result but may differ between processes, and one without effect that may not."""
     flags = Flags(Path("a"), Path("b"), Files(), "2", None, False, {"norm": None}, None, None, False)
     other: Any = {"given": {"norm": "ortho"}, "sampling": SimpleNamespace(deciding=lambda: {"points": "other"})}
     for name in set(Flags._fields) - {"files"}:
         changed: dict[str, Any] = {name: other.get(name, Path("other"))}
-        free = name == "source"  # compared by what is in it
+        free = name == "source"  # compared by content
         assert (flags._replace(**changed).deciding() == flags.deciding()) == free, name
     for name in Files._fields:
         own: dict[str, Any] = {name: "other"}

@@ -33,7 +33,7 @@ PACKED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", PACKED)
 @pytest.mark.parametrize("code", ["f4", ">f8", "c8", "?", "i2", "u1"])
 def test_filters_are_undone(tmp_path: Path, name: str, code: str) -> None:
-    """Catches a filter, a byte order or a chunk at the edge that comes back otherwise than h5py gives it."""
+    """Catches a filter, a byte order or an edge chunk that differs from h5py's result."""
     values = (VALUES * 20).astype(code)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("only", data=values, chunks=(4, 3), maxshape=(None, 10), **PACKED[name])
@@ -43,7 +43,7 @@ def test_filters_are_undone(tmp_path: Path, name: str, code: str) -> None:
 
 
 def test_a_checksum_may_lie_under_the_packing(tmp_path: Path) -> None:
-    """Catches the bytes of a sum counted as numbers where filters come in another order than h5py's."""
+    """Catches checksum bytes counted as numbers if filters have another order than h5py's."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         made.set_chunk((4,))
@@ -66,7 +66,7 @@ def test_any_bytes_are_unpacked(tmp_path_factory: pytest.TempPathFactory, data: 
 
 
 def test_numbers_of_odd_kinds_are_converted(tmp_path: Path) -> None:
-    """Catches the bits of integers of 12 bits, which lie above the lowest, taken for numbers."""
+    """Catches the bits of 12-bit integers, which are not the lowest, read as plain numbers."""
     kind = h5py.h5t.STD_I16LE.copy()
     kind.set_precision(12)
     kind.set_offset(2)
@@ -112,7 +112,7 @@ def test_chunks_that_are_too_short_or_too_long(tmp_path: Path, name: str) -> Non
 
 @pytest.mark.parametrize("name", ["gzip", "lzf"])
 def test_a_chunk_that_unpacks_to_a_gigabyte(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches memory taken for what a chunk of 64 bytes unpacks to, not for what its shape needs."""
+    """Catches memory sized by the unpacked content of a chunk of 64 bytes, not by the chunk's shape."""
     if name == "lzf" and h5py.version.hdf5_version_tuple < (2,):
         pytest.skip("HDF5 before 2 writes no chunk that is so much longer than its shape")
     bomb = zlib.compress(bytes(2**26)) if name == "gzip" else b"\x00a" + b"\xe0\xff\x00" * 2**12
@@ -129,7 +129,7 @@ def test_a_chunk_far_larger_than_its_array(tmp_path: Path) -> None:
 
 
 def test_filters_whose_length_nobody_can_check(tmp_path: Path) -> None:
-    """Catches a chunk of another filter, of which HDF5 does not tell how much it unpacked, read all the same."""
+    """Catches a chunk of another filter that is read although HDF5 cannot tell its unpacked length."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("only", data=np.arange(64), chunks=(8,), scaleoffset=True)
     assert "packs its chunks with scaleoffset" in refusal(tmp_path / "a.h5")
@@ -162,7 +162,7 @@ def test_groups_in_groups(tmp_path: Path) -> None:
 
 
 def test_more_objects_than_are_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a walk as long as a file likes, also through links to one group."""
+    """Catches a search without a limit, also through links to one group."""
     monkeypatch.setattr(hdf5, "MOST_OBJECTS", 20)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["only"] = VALUES
@@ -220,8 +220,8 @@ ODD: dict[str, object] = {
 
 
 def test_netcdf_opens_what_is_written(tmp_path: Path) -> None:
-    """Catches attributes that HDF5 has no type for, or that are its own, in the way of a result; an array named like a
-    dimension; complex numbers and dimensions that NetCDF does not find; and what does not come back as it was."""
+    """Catches attributes without an HDF5 type, or HDF5's own, that spoil a result; an array named like a dimension;
+    complex numbers and dimensions that NetCDF does not find; and content that changes."""
     netcdf = pytest.importorskip("netCDF4")
     values = complex_values((4, 5))
     found = (

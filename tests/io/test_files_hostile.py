@@ -120,7 +120,7 @@ def test_damaged_compressed_voxels_are_refused(tmp_path: Path, at: int) -> None:
 
 
 def test_gzip_that_unpacks_to_more_than_its_header_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a disk filled with what a packed volume holds beyond its voxels, or says that it holds."""
+    """Catches a disk filled by a packed volume that is longer than its voxels, or claims to be."""
     plain = save(tmp_path / "a.nii", VALUES).read_bytes()
 
     def packed(name: str, data: bytes) -> Path:
@@ -189,7 +189,7 @@ def npy(path: Path, header: bytes, version: bytes = b"\x01\x00", body: bytes = b
 
 @pytest.mark.parametrize("shape", [(-1, -4), (-4,), (2**62, 2**62), (2**40,), (2**70,), (2**30, 2**31)])
 def test_headers_of_shapes_that_no_array_has(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    """Catches negative sizes whose product is positive, and memory asked for as much as a header says."""
+    """Catches negative sizes whose product is positive, and memory allocated on the word of a header."""
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}".encode()
     text = refusal(npy(tmp_path / "a.npy", header, body=bytes(16)))
     assert ("16 bytes of numbers" if shape == (2**40,) else "which no array has") in text
@@ -240,7 +240,7 @@ def test_voxels_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
-    """Catches a reader that waits for ever on a file that is none."""
+    """Catches a reader that waits for ever on a pipe."""
     for name in ("a.npy", "a.nii.gz", "a.h5"):
         os.mkfifo(tmp_path / name)
         assert "give a file" in refusal(tmp_path / name)

@@ -22,7 +22,7 @@ SHAPE, KINDS = (15, 12, 7), (".npy", ".zarr", ".h5", ".nii.gz")
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    """The folder that two processes wrote to, and what each of them prints."""
+    """The folder that two processes wrote to, and the output of each."""
     folder = tmp_path_factory.mktemp("shared")
     (folder / "elsewhere").mkdir()
     address = free_address()
@@ -57,7 +57,7 @@ def test_each_process_writes_its_blocks(ran: Any) -> None:
 
 
 def test_processes_refuse_alike(ran: Any) -> None:
-    """Catches a refusal in one process that leaves the others waiting, and one that does not say what to do."""
+    """Catches a refusal in one process that leaves other processes waiting, and one without a remedy."""
     _, found = ran
     for one in found:
         assert "exists: overwrite it" in one["exists"]

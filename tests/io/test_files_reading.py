@@ -1,4 +1,4 @@
-"""Array files, read by slices: the values of every kind, their units, and no more than what was asked for."""
+"""Array files, read by slices: values of every kind, units, and no reading beyond the slice."""
 
 import contextlib
 import sys
@@ -21,7 +21,7 @@ from meshfft.io import flat, nifti, open_array, source
 
 @pytest.mark.parametrize("name", ["a.npy", "a.NPY", "a.nii", "a.nii.gz", "a.h5", "a.hdf5", "a.zarr"])
 def test_reads_every_kind_by_slices(tmp_path: Path, name: str) -> None:
-    """Catches a kind of file whose values, shape or slices come back wrong, and a suffix that depends on its case."""
+    """Catches a kind of file with wrong values, shape or slices, and a suffix that depends on its case."""
     path = save(tmp_path / name.lower(), VALUES)
     path = path.rename(tmp_path / name)
     with open_array(path) as source:
@@ -62,8 +62,8 @@ def test_a_block_with_padding_is_held_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_gaps_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches more read of a file than a box has, where it lies in runs, and a call for every number where it does not;
-    `preadv` gives its bytes a few at a time."""
+    """Catches reading more than a box that consists of runs, and one call per number for a box that does not; `preadv`
+    returns a few bytes at a time."""
     values = np.arange(64 * 64 * 2048, dtype="f4").reshape(64, 64, 2048)
     np.save(tmp_path / "a.npy", values)
     plain, got = flat.os.preadv, list[int]()
@@ -152,7 +152,7 @@ def test_dataset_of_a_single_array_is_refused(tmp_path: Path, name: str) -> None
 
 
 def test_a_full_disk_is_not_called_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a good file blamed for what the system could not do while reading it."""
+    """Catches a good file blamed for a system error during reading."""
     path = save(tmp_path / "a.nii.gz", VALUES)
     monkeypatch.setattr(nifti, "_copy", raises(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"), open_array(path):
@@ -182,7 +182,7 @@ FOREIGN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_stores_of_others_are_read(tmp_path: Path, name: str) -> None:
-    """Catches a format, codec, byte order, chunk name or shard of zarr-python's that comes back wrong."""
+    """Catches a wrong format, codec, byte order, chunk name or shard of zarr-python."""
     values = complex_values((5, 7, 6)).real
     options = {"dtype": "f4", "chunks": (2, 4, 3), **FOREIGN[name]}
     zarr.create_array(tmp_path / "a.zarr", shape=values.shape, **options)[...] = values
@@ -237,7 +237,7 @@ def test_any_slice_in_any_pieces(volumes: Any, data: st.DataObject, most: int, w
 
 @pytest.mark.parametrize("name", KINDS)
 def test_blocks_are_read_into_padded_places(volumes: Any, name: str) -> None:
-    """Catches padding that is not zero, and values shifted, where a file goes to devices that do not divide it."""
+    """Catches padding that is not zero, and shifted values, on devices that do not divide the file."""
     values, paths = volumes
     mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"))
     with open_array(paths[name]) as found:
@@ -258,7 +258,7 @@ def test_indices_that_are_none_are_refused(volumes: Any) -> None:
 
 
 def test_units_of_voxels(tmp_path: Path) -> None:
-    """Catches a voxel's size or unit lost or put with another dimension, and sizes that are none taken for some."""
+    """Catches a voxel's size or unit that is lost or put with another dimension, and accepted invalid sizes."""
     image = nibabel.Nifti1Image(np.zeros((2, 3, 4, 5, 2), np.int16), np.eye(4))
     image.header.set_zooms((0.5, 2, 3, 1.5, 4))
     image.header.set_xyzt_units("mm", "sec")
@@ -274,6 +274,6 @@ def test_units_of_voxels(tmp_path: Path) -> None:
 
 
 def test_an_opened_array_prints_as_one_line(tmp_path: Path) -> None:
-    """Catches a screen of closures and coordinates where somebody asks what was opened."""
+    """Catches a screen of closures and coordinates as the repr of an opened array."""
     with open_array(save(tmp_path / "a.npy", VALUES)) as source:
         assert repr(source) == f"<Source: float32 2 x 3 x 5 in {tmp_path / 'a.npy'}>"

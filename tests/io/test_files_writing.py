@@ -96,7 +96,7 @@ def test_overwrite_spares_what_is_no_output(tmp_path: Path) -> None:
 
 
 def test_a_link_is_written_through(tmp_path: Path) -> None:
-    """Catches a symbolic link replaced by a file while what it points to stays old."""
+    """Catches a symbolic link replaced by a file, while its target stays old."""
     save(tmp_path / "real.npy", np.zeros(4))
     (tmp_path / "link.npy").symlink_to("real.npy")
     write_array(tmp_path / "link.npy", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), overwrite=True)
@@ -134,7 +134,7 @@ def test_names_that_mean_another_store_are_refused(tmp_path: Path, name: str) ->
 
 def test_an_output_apart_from_its_input(tmp_path: Path) -> None:
     """Catches an output put inside the store that is read, an input inside the output that would replace it, and one
-    file under two names; a file that is to be replaced by its own transform is none of these."""
+    file under two names. A file may be replaced by its own transform."""
     store = save(tmp_path / "in.zarr", VALUES)
     inner = save(store / "in.npy", VALUES)
     plain = save(tmp_path / "a.npy", VALUES)
@@ -218,7 +218,7 @@ def test_a_store_survives_a_failed_move(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_output_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
-    """Catches two runs with one output: the second to finish must not replace what the first wrote."""
+    """Catches two runs with one output: the second to finish must not replace the first result."""
     with pytest.raises(FileExistsError), atomic.replacing(tmp_path / "a.npy") as temporary:
         temporary.write_text("second")
         (tmp_path / "a.npy").write_text("first")
@@ -283,7 +283,7 @@ def test_a_killed_process_leaves_no_half_file(tmp_path: Path, name: str) -> None
 def test_a_file_that_is_being_packed_has_no_name_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: BaseException
 ) -> None:
-    """Catches a .nii.gz file that its readers find before it is complete, and what it is packed from left behind."""
+    """Catches a .nii.gz file that is visible before it is complete, and a leftover of its packing."""
     seen = list[list[str]]()
 
     def ending(whole: Any, packed: Any, _: int) -> None:

@@ -23,7 +23,7 @@ def layouts(draw: st.DrawFn) -> Layout:
     for n in shape:
         parts = draw(st.lists(st.integers(1, 4), max_size=2))
         spans: Cuts = even_cuts(n, [(f"a{len(cuts)}{i}", p) for i, p in enumerate(parts)])
-        if len(spans) == 2 and draw(st.booleans()):  # each cut rounds up by itself: padding inside
+        if len(spans) == 2 and draw(st.booleans()):  # each cut rounds up separately: padding inside
             outer = -(-n // parts[0])
             spans = (Cut("o", parts[0], outer), Cut("i", parts[1], -(-outer // parts[1])))
         cuts.append(spans)
@@ -100,7 +100,7 @@ def test_shards_divide_the_block_as_well() -> None:
 
 
 def test_pieces_have_several_chunks() -> None:
-    """Catches chunks as wide as the parts that are written, of which the way back would read parts."""
+    """Catches chunks as wide as the written parts, which the inverse would read in parts."""
     assert grid_of_tiles(from_spec((64, 64, 64), {"x": 8}, ("x",)), 8, 2**24) == Grid((2, 64, 64))
     assert grid_of_tiles(from_spec((1024, 512, 256), {"x": 8}, ("x",)), 8, 2**24) == Grid((8, 512, 256))
 
@@ -132,7 +132,7 @@ def test_pieces_make_up_the_box(box: list[tuple[int, int, int]], most: int, fort
 
 
 def test_pieces_are_few_and_of_long_runs() -> None:
-    """Catches parts cut along the dimension that lies in one run, and many where few would do."""
+    """Catches parts cut along the dimension of contiguous runs, and many parts if a few suffice."""
     box = tuple(slice(0, 64) for _ in range(3))
     rows = list(subboxes(box, (1, 1, 1), 8, 2**19))
     columns = list(subboxes(box, (1, 1, 1), 8, 2**19, fortran=True))

@@ -18,8 +18,8 @@ from meshfft.io.source import Coordinate, Labels
 
 xr = pytest.importorskip("xarray")
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning"),  # of its own consolidated metadata
-    pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning"),  # of its own strings
+    pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning"),  # zarr's own consolidated metadata
+    pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning"),  # zarr's own strings
 ]
 SHAPE = (4, 6, 8)
 VALUES = np.random.default_rng(0).normal(size=SHAPE).astype("f4")
@@ -99,8 +99,8 @@ def test_what_xarray_wrote_xarray_reads_again(tmp_path: Path, name: str, kind: s
 
 
 def test_times_become_frequencies_and_times_again(tmp_path: Path) -> None:
-    """Catches 'hours since' a day in the unit of a frequency, half a spectrum with a whole one's frequencies, and times
-    that come back as numbers."""
+    """Catches 'hours since' a day as the unit of a frequency, half a spectrum with the frequencies of a whole one, and
+    times that become numbers."""
     source = written(tmp_path / "a3.zarr", field())
     transform(source, tmp_path / "b.zarr", "--axes", "0", "--kind", "rfft", "--mesh", "1")
     with xr.open_zarr(tmp_path / "b.zarr") as found:
@@ -221,8 +221,8 @@ def test_netcdf_of_before_hdf5(tmp_path: Path) -> None:
 
 
 def test_hostile_labels(tmp_path: Path) -> None:
-    """Catches a coordinate read from outside the store, names that are none, attributes that no reader takes, and a
-    pipe or link among the files of a coordinate followed when the output is written."""
+    """Catches a coordinate read from outside the store, invalid names, attributes that no reader takes, and a pipe or
+    link among the files of a coordinate followed when the output is written."""
     path = written(tmp_path / "a3.zarr", field())
     document = json.loads((path / "t" / "zarr.json").read_text())
     names: Any
@@ -277,7 +277,8 @@ def test_what_coordinates_stand_for() -> None:
 
 
 def test_steps() -> None:
-    """Catches a spacing of what has none, and none for positions rounded to float32 or in the order of frequencies."""
+    """Catches a spacing of irregular positions, and a missing one for positions rounded to float32 or in frequency
+    order."""
 
     def step(values: Any) -> float | None:
         return step_of(Coordinate("x", ("x",), {}, np.asarray(values)))

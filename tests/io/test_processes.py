@@ -20,7 +20,7 @@ SUMMED = ("residual", "power_spectrum", "slope of points", "reconstruct")  # ove
 
 
 class Run(NamedTuple):
-    """What the processes of one program saved: blocks by row, leaf and place, and what each had to say."""
+    """Saved results of the processes of one program: blocks by row, leaf and place, and the messages of each."""
 
     blocks: list[dict[str, np.ndarray]]
     said: list[dict[str, Any]]
@@ -115,7 +115,7 @@ def test_all_processes_compile_one_program(runs: dict[int, Run]) -> None:
 
 @pytest.mark.parametrize("count", COUNTS[1:])
 def test_processes_by_themselves(runs: dict[int, Run], count: int) -> None:
-    """Catches what only works when all processes take part: each transforms by itself, as often as it likes."""
+    """Catches calls that only work if all processes take part: each transforms alone, any number of times."""
     for index, said in enumerate(runs[count].said):
         assert len(said["alone"]) == 1 + index
         assert max(said["alone"]) <= 1e-6
@@ -129,7 +129,7 @@ def test_a_process_gives_its_own_blocks(runs: dict[int, Run], count: int) -> Non
 
 @pytest.mark.parametrize("count", COUNTS[1:])
 def test_meshes_that_leave_processes_out(runs: dict[int, Run], count: int) -> None:
-    """Catches a block asked of a process that has none, and an answer where only a refusal is right."""
+    """Catches a block requested from a process that has none, and an answer where only a refusal is right."""
     for index, said in enumerate(runs[count].said):
         for name, found in said["some"].items():
             if index < count // 2:
@@ -140,7 +140,8 @@ def test_meshes_that_leave_processes_out(runs: dict[int, Run], count: int) -> No
 
 @pytest.mark.parametrize("count", COUNTS[1:])
 def test_processes_hear_one_another(runs: dict[int, Run], count: int) -> None:
-    """Catches a failure that is not told to all, a text that only one finds too long, and values that differ unseen."""
+    """Catches a failure that not all processes hear of, a text that only one finds too long, and undetected
+    differences."""
     told, last = "é" * 1000, count - 1
     for index, said in enumerate(runs[count].said):
         peers = said["peers"]

@@ -1,4 +1,4 @@
-"""Records: what a stored result says of itself takes it back, and nothing that was tampered with is believed."""
+"""Records: a stored result's record restores its input, and a manipulated record is refused."""
 
 import copy
 import json
@@ -73,7 +73,7 @@ def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, ca
     x, path = spectrum_of(options, rng), tmp_path_factory.mktemp("record") / "y.zarr"
     if (
         becomes(options["kind"], options["inverse"]) == "real"
-    ):  # of other axes only what is kept is the spectrum of reals
+    ):  # along further axes the inverse keeps only the spectrum of reals
         options["s"] = tuple(options["shape"][a] for a in options["axes"][:-1]) + options["s"][-1:]
     mesh = jax.make_mesh(sizes, ("x", "y")[: len(sizes)], devices=jax.devices()[: math.prod(sizes)])
     plan = mf.plan(**options, dtype=x.dtype, mesh=mesh)
@@ -91,7 +91,7 @@ def made(**options: Any) -> Record:
 
 
 def test_what_a_record_says() -> None:
-    """Catches a field that says something else than the plan, and one that does not survive JSON."""
+    """Catches a field that contradicts the plan, and one that does not survive JSON."""
     mesh = jax.make_mesh((2, 1), ("x", "y"), devices=jax.devices()[:2])
     record = made(mesh=mesh, kind="rfft", norm="ortho", axes=(1, 0), precision="bf16x3")
     assert (record.kind, record.inverse, record.norm, record.axes, record.lengths) == (
@@ -112,7 +112,8 @@ def test_what_a_record_says() -> None:
     ("kind", "period"), [("fft", 6), ("dct-1", 10), ("dct-2", 12), ("dst-1", 14), ("dst-3", 12), ("dct-4", 12)]
 )
 def test_units_turn_over_and_back(kind: str, period: int) -> None:
-    """Catches a frequency named in millimetres, a spacing that is not 1 / (L dx), and units that do not come back."""
+    """Catches a frequency named in millimetres, a spacing that is not 1 / (L dx), and units that are lost on the way
+    back."""
     there = made(axes=(0,), kind=kind)
     assert there.units == ("1/mm", "") and there.spacing == pytest.approx((1 / (period * 0.5), 1.0))
     back = record_of(mf.plan(**inverse_options(there)), there.units, there.spacing)
@@ -181,7 +182,8 @@ HOSTILE: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in HOSTILE.items() for value in values])
 def test_tampered_records_are_refused(field: str, value: Any) -> None:
-    """Catches a record believed, or a traceback, where a field is no value of its kind or contradicts the others."""
+    """Catches an invalid record that is accepted, or a traceback, for a field of a wrong type or in contradiction to
+    another."""
     mesh = jax.make_mesh((2,), ("x",), devices=jax.devices()[:2])
     plain = record_of(mf.plan((6, 5), mesh=mesh)).to_dict()
     Record.from_dict(copy.deepcopy(plain), "a.zarr")
@@ -192,7 +194,7 @@ def test_tampered_records_are_refused(field: str, value: Any) -> None:
 
 @pytest.mark.parametrize("field", ["axes", "shape", "in_spec", "dimensions", "mesh"])
 def test_endless_lists_are_not_looked_at(field: str) -> None:
-    """Catches work in proportion to what a file holds, before it is seen to be no record."""
+    """Catches work in proportion to a file's content before the record is found invalid."""
     plain: dict[str, Any] = record_of(mf.plan((6, 5))).to_dict()
     endless = {str(i): 1 for i in range(99)} if field == "mesh" else [(plain[field] or [[]])[0]] * 99
     with pytest.raises(ValueError, match=f"whose {field} is"):

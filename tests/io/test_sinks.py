@@ -1,4 +1,4 @@
-"""Stores that blocks are written to: every block lands in its place, whoever wrote it, and others read it."""
+"""Stores that blocks are written to: every block is in its place, by any writer, and other libraries read it."""
 
 import itertools
 import math
@@ -148,7 +148,7 @@ def test_a_write_that_the_system_cuts_short(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_flushing_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Catches a flush that does not ask the system for what it promises: its failure must be heard."""
+    """Catches a flush that does not ask the system to write: a failure must be reported."""
     store = create_sink(tmp_path / "a", (4,), "f4", Grid((4,)), kind=kind)
     store.write((slice(0, 4),), np.arange(4, dtype="f4"))
     monkeypatch.setattr(flat.os, "fsync", raises(OSError(5, "Input/output error")))
@@ -157,7 +157,7 @@ def test_flushing_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_runs_are_as_long_as_they_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a system call for every row where whole planes lie without a gap."""
+    """Catches one system call per row if whole planes are contiguous."""
     sizes: list[int] = []
 
     def counted(_: int, run: memoryview, __: int) -> int:

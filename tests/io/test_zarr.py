@@ -34,7 +34,7 @@ def shards(inner: list[int]) -> list[dict[str, Any]]:
 
 
 def test_the_plain_store_is_read(tmp_path: Path) -> None:
-    """Catches the store, of which the others here differ in one thing each, refused itself."""
+    """Catches a refusal of the valid store; the other stores here differ from it in one thing each."""
     with open_array(store(tmp_path / "a.zarr")) as source:
         np.testing.assert_array_equal(source[...], np.zeros((4, 4)))
 
@@ -207,7 +207,7 @@ def test_chunks_that_were_harmed(written: Path, fault: str) -> None:
 
 
 def test_a_chunk_inside_a_shard_that_was_lost(tmp_path: Path) -> None:
-    """Catches zeros for one chunk of a shard whose index says that it was never written."""
+    """Catches zeros for one chunk of a shard whose index marks it as never written."""
     store = create_sink(tmp_path / "a.zarr", (4, 6), VALUES.dtype, Grid((4, 3), (4, 6)), kind=".zarr")
     store.write((slice(0, 4), slice(0, 3)), VALUES[:4, :3])
     with open_array(tmp_path / "a.zarr") as source:
@@ -261,7 +261,8 @@ def test_links_out_of_a_store(tmp_path: Path) -> None:
 
 
 def test_links_inside_a_store_are_its_own(tmp_path: Path) -> None:
-    """Catches a store refused for links of its own, or for being reached through one; and a walk round a circle."""
+    """Catches a store refused for its internal links, or for being reached through a link; and an endless walk round a
+    circle."""
     path = store(tmp_path / "a.zarr")
     (path / "c" / "0" / "0").rename(path / "c" / "data")
     (path / "c" / "0" / "0").symlink_to("../data")

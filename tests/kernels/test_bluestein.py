@@ -1,4 +1,4 @@
-"""Lengths with a large prime factor: the chirp against direct sums, wherever the dimension lies."""
+"""Lengths with a large prime factor: the chirp against direct sums, along any dimension."""
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,7 @@ def test_lines_wherever_they_lie(prime: int, factor: int, dim: int, sign: int, d
 @pytest.mark.parametrize("lines", [1, 7, 8, 17, 33])
 @pytest.mark.parametrize("last", [True, False])
 def test_more_lines_than_stay_in_cache(lines: int, last: bool) -> None:
-    """Catches groups that overlap or leave lines out: of 8 lines of 811 points, or 16 that lie across."""
+    """Catches groups that overlap or leave lines out: 8 lines of 811 points, or 16 strided ones."""
     length = 811
     assert CACHE_BYTES // (padded_length(length) * 8) == 8 and NARROWEST == 16
     x = noise((lines, length) if last else (length, lines), "complex64")
@@ -72,7 +72,7 @@ def test_double_precision(length: int, sign: int, way: str, x64: None) -> None:
 
 
 def test_phases_of_long_lines() -> None:
-    """Catches squares that wrap in 32 bits, and phases of millions of turns rounded before they are reduced."""
+    """Catches squares that wrap in 32 bits, and phases of millions of periods rounded before they are reduced."""
     length = 1_000_003
     chirp = _chirp(length, -1)
     n = np.arange(0, length, 997).astype(object)

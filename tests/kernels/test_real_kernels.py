@@ -1,4 +1,4 @@
-"""One device's FFT of real blocks: both engines against the direct sum, and as each other's transpose."""
+"""One device's FFT of real blocks: both engines against the direct sum, and as transposes of one another."""
 
 import math
 from functools import partial
@@ -23,7 +23,7 @@ DIMS = ((0,), (1,), (2,), (3,), (2, 3), (3, 0), (1, 3, 2), (0, 1, 2, 3), (3, 1, 
 
 
 def half_spectrum(x: Block, dims: tuple[int, ...], sign: int, engine: str) -> Block:
-    """By XLA, or the last dimension by products where there are any, and the others by XLA."""
+    """By XLA, or the last dimension by products if there are any, and the rest by XLA."""
     if engine == "xla" or not factors(split(x)[0].shape[dims[-1]]):
         return XLA_REAL.half(x, dims, sign)
     return (
@@ -59,7 +59,7 @@ def halved(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
 
 
 def errors(shape: tuple[int, ...], dims: tuple[int, ...], sign: int, engine: str, real: str = "f") -> list[float]:
-    """Of the transform and of its transpose."""
+    """Errors of the transform and of its transpose."""
     wide, seed, length = "complex64" if real == "f" else "complex128", sum(shape), shape[dims[-1]]
     x, y = noise(shape, real, seed), noise(halved(shape, dims[-1]), wide, seed)
     spectrum = jax.jit(lambda x: half_spectrum(x, dims, sign, engine))(x)

@@ -136,8 +136,8 @@ def test_lengths_are_those_of_the_whole_array() -> None:
 
 
 def test_what_the_result_varies_over() -> None:
-    """Catches a result said to vary over too many axes, which out_specs then refuse, or too few; and inputs that do
-    not vary over an axis that cuts them."""
+    """Catches a result marked as varying over too many axes, which out_specs then refuse, or too few; and inputs that
+    do not vary over an axis that cuts them."""
     devices, x = mesh((2, 4)), noise((4, 6))
     found: list[frozenset[str]] = []
 
@@ -199,7 +199,7 @@ def test_eager_shard_map() -> None:
 
 
 def test_planes() -> None:
-    """Catches planes of which only one is cut, or made to vary."""
+    """Catches two planes if only one of them is cut, or made to vary."""
     devices, x = mesh((2, 4)), noise((8, 16))
     re, im = (put(part, devices, P("x", "y")) for part in (x.real, x.imag))
 
@@ -216,7 +216,7 @@ def test_planes() -> None:
 
 @pytest.mark.parametrize("order", ["natural", "any"])
 def test_plans_inside(order: str) -> None:
-    """Catches a plan that takes the block for its array; padded sizes and any order, since the plan tells out_specs."""
+    """Catches a plan that takes the block for its array; padded sizes and any order, since the plan knows out_specs."""
     devices, x, shape = mesh((2, 4)), noise((7, 9, 5)), (7, 9, 5)
     plan = mf.plan(shape, mesh=devices, spec=P("x", "y"), order=order)
     before, after = plan.in_layout.spec, plan.out_layout.spec

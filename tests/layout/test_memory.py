@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_held_is_refused_before_any_work(case: str) -> None:
-    """Catches an interpreter that ends, a hang, and errors from below that name neither the argument nor the bound."""
+    """Catches an interpreter that ends, a hang, and low-level errors without the argument and the bound."""
     call, words = REFUSED[case]
     with pytest.raises(MemoryError, match=words) as caught:
         call()

@@ -191,7 +191,7 @@ def test_parts_and_types() -> None:
 
 
 def test_wavenumbers_of_a_padded_spectrum_multiply_it() -> None:
-    """Catches wavenumbers as long as the storage, which nothing would tell from data."""
+    """Catches wavenumbers as long as the storage, indistinguishable from data."""
     x, over = _real(), mesh(SIZES)
     plan = mf.plan(SHAPE, mesh=over, spec=SPEC, kind="rfft", order="any")
     k = mf.wavenumbers(plan)

@@ -95,7 +95,7 @@ def test_means_have_the_types_of_jax_numpy() -> None:
 
 
 def test_half_precision_is_summed_in_single() -> None:
-    """Catches a mean that stands still at 2048, or overflows."""
+    """Catches a mean that stops growing at 2048, or overflows."""
     x = np.full((9001,), 9.0, "float16")
     assert float(mf.gather(mf.shard(x, mesh((8,)), P("x")).mean())) == 9.0
 
@@ -158,7 +158,7 @@ def test_operands_inside_shard_map_are_whole() -> None:
 
 
 def test_nothing_is_gathered() -> None:
-    """Catches a reduction or a slice of which XLA makes an all-gather."""
+    """Catches a reduction or a slice that XLA implements by an all-gather."""
     a = _put(_numbers("float32"))
     for how in HOW:
         for axis in (None, 0, (0, 2)):

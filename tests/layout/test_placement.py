@@ -24,7 +24,7 @@ POINTS = [mf.Points.turns(np.linspace(0.0, 0.9, 8)), None]
 
 
 class Family(NamedTuple):
-    """A function of an array and what it takes, and the type of the array."""
+    """A function of an array, its arguments, and the type of the array."""
 
     of: Callable[..., Any]
     dtype: str = "float32"
@@ -74,7 +74,7 @@ def _near(kind: AxisType) -> contextlib.AbstractContextManager[Any]:
 @EACH
 @KINDS
 def test_cotangents_from_numpy(name: str, kind: AxisType) -> None:
-    """Catches a walk back that finds no devices, or refuses an array which lies nowhere yet."""
+    """Catches a reversed walk that finds no devices, or refuses an array without devices."""
     f, a, x = _function(name, kind)
     y, back = jax.vjp(f, a)
     cotangent = noise(y.shape, y.dtype.name, 7)
@@ -133,7 +133,7 @@ def test_arrays_made_inside_jit_are_brought_to_a_plan(kind: AxisType, near: bool
 
 @pytest.mark.parametrize("transformed", [jax.jit, jax.grad, jax.linearize])
 def test_a_plan_says_itself_where_an_array_lies_otherwise(transformed: Any) -> None:
-    """Catches JAX's words on shard_map's specs or on cotangents, where a traced array shows that it lies otherwise."""
+    """Catches JAX's message about shard_map's specs or cotangents, if a traced array shows another sharding."""
     devices = _devices(AxisType.Explicit)
     plan = mf.plan(SHAPE, mesh=devices, spec=SPEC)
     other = jax.device_put(noise(SHAPE, "float32"), NamedSharding(devices, P(None, "x")))

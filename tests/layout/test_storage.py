@@ -46,7 +46,7 @@ def test_every_block_is_read_by_itself() -> None:
 
 
 def test_a_numpy_array_is_put_on_a_mesh_inside_jit() -> None:
-    """Catches blocks that are traced: what is in memory or in a file goes to its devices at once."""
+    """Catches traced blocks: data in memory or in a file is sent to its devices immediately."""
     x, over = noise((7, 3)), mesh((2, 4))
     doubled = jax.jit(lambda factor: factor * mf.shard(x, over, P("x", "y")))(2.0)
     np.testing.assert_array_equal(mf.gather(doubled), 2 * x)
@@ -107,7 +107,7 @@ def test_a_padded_array_is_sharded_anew(dtype: str, case: Case, data: st.DataObj
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_a_padded_array_is_sharded_anew_inside_jit(kind: AxisType) -> None:
-    """Catches a mesh or a layout that is not known of a traced array, and a spectrum of any order that goes astray."""
+    """Catches a traced array with an unknown mesh or layout, and a spectrum of any order with a wrong layout."""
     x, over = noise((7, 9, 5)), mesh((2, 4), kind)
     plan = mf.plan(x.shape, mesh=over, spec=P("x", "y"), order="any")
     program = jax.jit(lambda y: mf.shard(plan(y), over, P(None, "y", "x")))

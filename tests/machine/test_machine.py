@@ -48,7 +48,7 @@ def test_more_terms_are_never_faster(chip: Chip) -> None:
 
 
 def test_a_device_finds_its_row() -> None:
-    """Catches v5e taken for v5p, whose name is the beginning of its own, and devices without a row."""
+    """Catches v5e read as v5p, whose name has the same beginning, and devices without a row."""
     for chip in CHIPS.values():
         assert chip_for(chip.platform, chip.kind) is chip
     assert chip_for("gpu", "NVIDIA H100 80GB HBM3").name == "h100"
@@ -69,7 +69,7 @@ def test_a_device_finds_its_row() -> None:
     ],
 )
 def test_names_mean_a_torus(name: str, devices: int, wraps: tuple[bool, ...]) -> None:
-    """Catches ends joined that are not, cores not counted, and a slice turned on its side that is refused."""
+    """Catches ends joined wrongly, cores not counted, and a rotated slice that is refused."""
     found = topology(name)
     assert found.torus is not None
     assert (found.devices, found.torus.wraps, found.torus.size) == (devices, wraps, devices)
@@ -97,7 +97,7 @@ def test_machines_without_a_torus_are_a_number_of_devices() -> None:
     ],
 )
 def test_bad_names_are_refused_with_the_remedy(name: str, words: str) -> None:
-    """Catches a torus that is not built, and a message that does not say what is."""
+    """Catches a torus that does not exist, and a message without the valid ones."""
     with pytest.raises(ValueError, match=words):
         topology(name)
 
@@ -202,7 +202,7 @@ def test_virtual_devices_have_no_network() -> None:
     ("shape", "name"), [((64, 64, 48), "v5e:4x4"), ((16, 256), "h100:8"), ((4, 3, 1024), "cpu:8"), ((97,), "v5e:4x4")]
 )
 def test_ranked_meshes(shape: tuple[int, ...], name: str) -> None:
-    """Catches a factoring that leaves devices idle, cuts a dimension too finely, or comes twice or out of turn."""
+    """Catches a factoring that leaves devices idle, cuts a dimension too finely, or is repeated or out of order."""
     plans = ranked(shape, name)
     many = topology(name).devices
     cuts = [tuple(plan.in_layout.parts) for plan in plans]
@@ -222,7 +222,7 @@ def test_ranked_tries_every_factoring_of_unlike_dimensions() -> None:
 
 
 def test_float64_of_tpus_is_made_of_slices(x64: None) -> None:
-    """Catches a plan in double precision for a machine that has none, priced as if it were single."""
+    """Catches a plan in double precision for a machine without it, priced as if it were single."""
     for chip, unit in (("v3:2x2", "bf16"), ("v5e:2x2", "int8")):
         plan = mf.plan((512, 512), topology=chip, dtype="complex128")
         single = mf.plan((512, 512), topology=chip)

@@ -146,7 +146,7 @@ def test_rings_of_true_neighbours_load_a_block_a_link() -> None:
     torus = Torus((6, 4), (True, True))
     places = np.moveaxis(np.indices((6, 4)), 0, -1)
     found = loads(torus, *ring(torus.numbers(places), (0,)), 1)
-    assert (found[0, 1] == 1).all() and found.sum() == 24  # blocks come from the next, towards lower places
+    assert (found[0, 1] == 1).all() and found.sum() == 24  # blocks arrive from the next, towards lower places
     order = Order.of(torus.numbers(places))
     assert [ring_load(torus, order, (a,), w) for a in (0, 1) for w in (False, True)] == [1, 1, 1, 1]
     pair = Torus((6,), (True,), 2)

@@ -33,7 +33,7 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several groups of points, of which the last one overlaps another."""
+    """Several groups of points; the last one overlaps another."""
     monkeypatch.setattr(gridding, "GROUP", 32)
     monkeypatch.setattr(point_grid, "GROUP", 32)
 
@@ -125,7 +125,7 @@ def test_interpolate_and_its_transpose(
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="how XLA compiles for a CPU")
 def test_a_loop_over_points_is_one_function() -> None:
-    """Catches a loop that XLA runs call by call, at twice the time: its turn touches more than what XLA calls small."""
+    """Catches a loop that XLA runs call by call, at twice the time: an iteration touches more than XLA's limit."""
     form = Form("points", (4, 4, 4), 4, 7, 0, Q)
     tables = placed(np.random.default_rng(), (12, 13, 16), form, 8, jnp.float32)
     lowered = jax.jit(spread, static_argnums=(2, 3)).lower(

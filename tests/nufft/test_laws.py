@@ -122,7 +122,7 @@ def test_no_points_add_nothing_up(traced: bool) -> None:
 
 
 def test_planes_and_gradients_of_no_points() -> None:
-    """Catches complex numbers where planes came, and a gradient that is none."""
+    """Catches complex numbers in place of planes, and a missing gradient."""
     none, x = mf.Scattered.turns(np.zeros((0, 1))), np.ones(4, np.float32)
     re, im = mf.nufftn((x, x), none)
     assert re.shape == im.shape == (0,) and re.dtype == np.float32

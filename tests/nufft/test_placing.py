@@ -211,7 +211,7 @@ def _halved(block: np.ndarray, start: np.ndarray, shape: tuple[int, ...]) -> tup
 
 
 def _weights(tables: Tables, device: int, width: int, slack: int) -> np.ndarray:
-    """Of every slot of a device its window, (slots, reach, .., reach); 0 in empty ones."""
+    """Window of every slot of a device, (slots, reach, .., reach); 0 in empty slots."""
     reach = width + 2 * slack
     z = (np.arange(reach) - (reach - 1) / 2 - tables.offset[device][..., None]) * 2 / width
     by_dim = fitted(width, 2.0).values(z)
@@ -250,7 +250,7 @@ def _with_tiles(lent: Lent, blocks: np.ndarray, cells: tuple[int, ...]) -> np.nd
 
 
 def _returned(lent: Lent, wide: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:
-    """Blocks, with what lies in tiles behind them added where it came from."""
+    """Blocks, with the content of tiles behind them added at its origin."""
     blocks, places = wide[:, : wide.shape[1] - lent.rows].copy(), iter(lent.at)
     for pairs, start in lent.rounds:
         into = [next(places) for _ in range(start.shape[1])]
@@ -289,7 +289,7 @@ def test_lent_is_unlent(turns: np.ndarray, n: int, parts: tuple[int, ...], tile:
     truth = np.array([_spread(given[p], placed.tables, p, shape, width, slack) for p in range(devices)])
     grids = np.array([_spread(lends[p], lent.tables, p, wide.shape[1:], width, slack) for p in range(devices)])
     assert np.abs(_returned(lent, grids, cells) - truth).max() < 1e-13
-    for p in range(devices):  # chunks lie in their tiles
+    for p in range(devices):  # chunks are inside their tiles
         count = lent.tables.count[p]
         start, cell = lent.tables.start[p, :count], lent.tables.cell[p].reshape(-1, chunk, len(parts))[:count]
         inside = (cell >= start[:, None]) & (cell < start[:, None] + placed.tile)

@@ -162,7 +162,7 @@ def test_inside_shard_map_of_the_inner_axis(known: bool) -> None:
 
 
 def test_long_lines_lose_nothing() -> None:
-    """Catches cells and offsets told apart in float32, whose rounding is 4e-3 cells of so many."""
+    """Catches cells and offsets separated in float32, whose rounding is 4e-3 cells of so many."""
     x, k = noise((2**15,)), coordinates((64, 1), 1, dtype="float32")[:, 0]
     y = jax.jit(lambda x, k: mf.nufftn(x, mf.Scattered.turns(k)))(x, k)
     assert error(y, direct(x, k.astype(float), (0,))) <= 1e-6

@@ -84,7 +84,7 @@ def _slopes(transform: Any, x: Array, k: Array) -> tuple[Array, ...]:
 
 
 def _true_slopes(x: np.ndarray, k: np.ndarray, unit: float) -> tuple[np.ndarray, ...]:
-    """Those of two dimensions by direct sums; coordinates in turns, of which `unit` make one of theirs."""
+    """Slopes in two dimensions by direct sums, for coordinates with period `unit`."""
     y, n = direct(x, k, (0, 1)), np.meshgrid(*map(np.arange, x.shape), indexing="ij")
     weight = 2 * np.conj(y) * np.arange(1, y.size + 1).reshape(y.shape)
     along = np.stack([(weight * -2j * np.pi / unit * direct(x * m, k, (0, 1))).real for m in n], -1)
@@ -116,7 +116,7 @@ def test_traced_coordinates(kind: AxisType) -> None:
 
 
 def test_batches_of_images_and_of_points() -> None:
-    """Catches a batch that comes behind the points, or that is sent by itself; and points of another batch."""
+    """Catches a batch that is placed behind the points, or sent separately; and points of another batch."""
     devices, spec = mesh((2, 4)), P("x", "y")
     x, k = noise((8, 4, 12)), coordinates((2, 16), 2, dtype="float32")
     a = put(np.moveaxis(x, 1, 2), devices, spec)
@@ -140,7 +140,7 @@ def test_batches_of_images_and_of_points() -> None:
 def test_a_batch_behind_a_line_comes_first(transform: Any) -> None:
     """Catches a batch that is taken to stay behind because the values have as many dimensions as the image."""
     x, k = noise((16, 5)), coordinates((30,), 1, dtype="float32")
-    for many in (5, 30):  # as many as points, too
+    for many in (5, 30):  # also the number of points
         a = np.resize(x, (16, many))
         y = jax.jit(lambda a, k: jax.vmap(lambda a: transform(a, mf.Scattered.turns(k)), 1)(a))(a, k)
         assert error(y, direct(a, k.astype(float), (0,))) <= 1e-5

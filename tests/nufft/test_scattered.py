@@ -53,7 +53,7 @@ CASES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_values_adjoint_and_collectives(name: str) -> None:
-    """Catches a wrong owner, halo, phase or table, in either direction, and collectives that the plan does not tell.
+    """Catches a wrong owner, halo, phase or table, in either direction, and collectives that the plan does not print.
 
     Points do not divide the devices in some cases, and the window is wider than a block in one.
     """
@@ -197,7 +197,7 @@ def test_the_grid_is_the_cheapest_that_is_as_good() -> None:
 
 @pytest.mark.parametrize("d", [2, 3])
 def test_lent_is_unlent(d: int) -> None:
-    """Catches tiles that go to the wrong device, are not added where they came from, or are not told in the plan."""
+    """Catches tiles sent to a wrong device, not added at their origin, or missing in the printed plan."""
     angle, radius = np.arange(60)[:, None] * 2.4, (np.arange(64)[None] - 32) / 64
     k = np.stack([np.cos(angle) * radius, np.sin(angle) * radius, 0.3 * np.sin(3 * angle) * radius][:d], -1)
     shape, spec = (3, 32, *(24, 20)[: d - 1]), P(None, "x")
@@ -315,7 +315,7 @@ def test_check_counts_points_that_left() -> None:
 
 
 def test_points_and_image_are_constants_of_a_program() -> None:
-    """Catches tables that XLA puts inside the function of a loop's turn, where it fails and takes the process along."""
+    """Catches tables that XLA puts inside the body of a loop, where it crashes."""
     x, k = noise((16, 16)), points(2000, 2)
     values = jax.jit(lambda a: mf.nufftn(a, mf.Scattered.turns(k)))(x)
     assert error(values, at_points(x, k)) < 1e-6
@@ -367,7 +367,8 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_small_images_are_summed_directly_where_that_is_cheaper() -> None:
-    """Catches a dense sum that is never taken, or taken where it is dear, and one whose result lies elsewhere."""
+    """Catches a dense sum that is never chosen, or chosen although it is expensive, and a result with another
+    sharding."""
     mesh, tpu, single = AbstractMesh((2, 2), ("x", "y")), machine.topology("v5e:2x2"), np.dtype("complex64")
     where = machine.placed(tpu, (2, 2), ("x", "y"))
     for size, method in ((16, "kdft"), (1024, "auto")):

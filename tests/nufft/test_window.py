@@ -1,4 +1,4 @@
-"""Windows of gridding: their errors, their transforms, and what is refused."""
+"""Windows of gridding: their errors, their transforms, and refusals."""
 
 import math
 
@@ -92,10 +92,10 @@ def test_rounding_is_magnified_as_foretold(sigma: float, width: int, dims: int) 
     n, rng = 24, np.random.default_rng()
     one, g = fitted(width, sigma), math.ceil(sigma * n)
     y = x = rng.standard_normal((n,) * dims) + 1j * rng.standard_normal((n,) * dims)
-    for _ in range(dims):  # along each in turn
+    for _ in range(dims):  # along each dimension
         y = np.moveaxis(y / one.transform((np.arange(n) - n // 2) / g), -1, 0)
     noise = np.fft.ifftn(scipy.fft.fftn(y.astype("complex64"), (g,) * dims) - scipy.fft.fftn(y, (g,) * dims))
-    for _ in range(dims):  # what a window makes of it, on average over places
+    for _ in range(dims):  # the window's effect, on average over places
         noise = np.moveaxis(noise * one.transform(((np.arange(g) - n // 2 + g // 2) % g - g // 2) / g), -1, 0)
     found = np.linalg.norm(noise) / np.linalg.norm(x)
     assert 0.25 < found / (float(np.finfo("float32").eps) * gain(one) ** dims) < 2

@@ -57,7 +57,7 @@ def made(function: Callable[[Any, int], limbs.Limbs], values: np.ndarray, many: 
 
 
 def hold(many: int, kind: str, traced: bool) -> None:
-    """Holds what is made of floats to the unit it promises, of the very floats."""
+    """Checks fixed-point numbers made of floats to the promised unit, against the same floats."""
     values = VALUES.astype(kind)
     exact = [Fraction(float(v)) for v in values]
     unit = 2 ** (32 * many)
@@ -101,7 +101,7 @@ def test_sums_and_negatives_wrap(many: int, data: st.DataObject) -> None:
 
 @given(MANY, st.data())
 def test_multiples_wrap(many: int, data: st.DataObject) -> None:
-    """Catches an upper half of a product that is off by a carry: the phase would be off by 2^-32 of a turn."""
+    """Catches an upper half of a product that is off by a carry: the phase would be off by 2^-32 of a cycle."""
     word = st.lists(WORDS | st.integers(0, 2**32 - 1), min_size=many, max_size=many)
     a = [_whole(v) for v in data.draw(st.lists(word, min_size=8, max_size=8))]
     n = data.draw(st.lists(st.sampled_from(COUNTS) | WORDS, min_size=8, max_size=8))
@@ -115,7 +115,7 @@ def _whole(digits: list[int]) -> int:
 
 @pytest.mark.parametrize(("kind", "many"), [("float32", 2), ("float64", 3)])
 def test_multiples_of_angles_are_exact_modulo_a_turn(x64: None, kind: str, many: int) -> None:
-    """Catches too few limbs: n w off by more than 2^-30 of a turn at n near 2^29 in float32, 2^-60 in float64."""
+    """Catches too few limbs: n w off by more than 2^-30 of a cycle at n near 2^29 in float32, 2^-60 in float64."""
     values = VALUES.astype(kind)
     turns = limbs.of_radians(values, many)
     for n in COUNTS:

@@ -34,7 +34,7 @@ def test_roots_of_unity_are_right_to_a_rounding(length: int, sign: int) -> None:
 @pytest.mark.parametrize("length", [1, 6, 97, 120, 1000])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_tables_of_the_host_are_right_to_a_rounding(length: int, sign: int) -> None:
-    """Catches angles in float64, whose rounding makes roots wrong by up to eight of their own."""
+    """Catches angles in float64, whose rounding makes roots wrong by up to eight roundings."""
     turns = (np.outer(np.arange(length), np.arange(3)) % length).astype(np.longdouble) / length
     angle = sign * turns * np.arctan2(np.longdouble(0), np.longdouble(-1)) * 2
     off = table(length, 3, length, sign, np.dtype(np.complex128)) - (np.cos(angle) + 1j * np.sin(angle))

@@ -181,7 +181,7 @@ def test_three_terms_are_the_number() -> None:
 @settings(max_examples=settings().max_examples // 2)
 @given(cases(), st.sampled_from(["kdft", "auto"]), TIER, st.integers(0, 2**31))
 def test_a_walk_states_its_error(case: Case, method: str, way: tuple[str, int], seed: int) -> None:
-    """Catches an error stated for one dimension where there are three, and a tier or a count that a step ignores."""
+    """Catches an error stated for one dimension instead of three, and a tier or a count that a step ignores."""
     plan = mf.plan(
         case.shape,
         mesh=mesh(case.mesh),

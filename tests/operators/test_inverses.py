@@ -24,7 +24,7 @@ TURNS = np.concatenate([[0.0, 0.5, 0.125, 1 / 3, -7.3, 1e-20, 0.5 - 2**-54, 1234
 
 
 def phasor(turns: float, n: int) -> complex:
-    """exp(-2 pi i n turns) of the very float `turns`: whole and quarter turns taken off as integers."""
+    """exp(-2 pi i n turns) of exactly the float `turns`: whole and quarter periods removed as integers."""
     phase = Fraction(float(turns)) * n % 1
     quarter = round(4 * phase)
     angle = 2 * math.pi * float(phase - Fraction(quarter, 4))
@@ -54,7 +54,7 @@ def recovered(turns: np.ndarray, log_radius: np.ndarray | None, n: int, found: i
 
 @pytest.mark.parametrize("n", [64, 4096, 65_536])
 def test_phases_are_exact_at_every_length(n: int) -> None:
-    """Catches a product n t rounded before its whole turns are dropped: 1e-14 off at N = 64, 2e-11 at 65,536."""
+    """Catches a product n t rounded before its whole periods are dropped: 1e-14 off at N = 64, 2e-11 at 65,536."""
     columns = np.unique(np.concatenate([[0, 1, n - 1], RNG.integers(0, n, 40)]))
     truth = np.array([[phasor(t, int(k)) for k in columns] for t in TURNS])
     matrix = vandermonde(TURNS, None, n)
@@ -116,7 +116,7 @@ def test_random_angles_are_inverted_as_well_as_their_condition_allows(seed: int)
 
 
 def test_half_a_circle_is_reported_as_hopeless() -> None:
-    """Catches a condition that comes out small because the inverse it is taken from is wrong."""
+    """Catches a condition that is small because the inverse behind it is wrong."""
     assert 5e6 < invert(np.arange(16) / 32, None, 16).condition < 1e7
     assert invert(np.arange(64) / 128, None, 64).condition > 1e15
 
@@ -170,8 +170,8 @@ def test_more_points_than_samples_means_least_squares(n: int, radius: float) -> 
 
 
 def test_what_has_no_inverse_is_said_to_have_none() -> None:
-    """Catches a made-up inverse: too few points, points that coincide but for whole turns, powers out of range."""
-    turns = np.rint(jitter(64, 0.1) * 2**20) / 2**20  # so that two turns more are exact
+    """Catches a made-up inverse: too few points, points that coincide modulo 1, powers out of range."""
+    turns = np.rint(jitter(64, 0.1) * 2**20) / 2**20  # so that two more periods are exact
     twice = turns.copy()
     twice[-1] = turns[5] + 2
     half = np.concatenate([turns[:62], [0.5, -0.5]])
@@ -259,7 +259,7 @@ def test_the_better_of_two_inverses_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_norms_are_within_a_few_per_cent_where_singular_values_crowd() -> None:
-    """Catches too few iterations: norms that decide what is refused promise 10 %."""
+    """Catches too few iterations: norms that decide refusals promise 10 %."""
     unitary = np.linalg.qr(np.random.default_rng(10).standard_normal((256, 256)))[0]
     for sigma in (np.linspace(0, 1, 256), np.linspace(0.9, 1, 256), np.geomspace(1e-16, 1, 256)):
         assert 0.97 <= _norm(unitary * sigma) <= 1 + 1e-12

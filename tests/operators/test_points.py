@@ -1,4 +1,4 @@
-"""Points of the z-plane: every constructor, the error of one dimension, and what is refused."""
+"""Points of the z-plane: every constructor, the error of one dimension, and refusals."""
 
 import decimal
 from collections.abc import Callable
@@ -88,7 +88,7 @@ def test_zoom_far_from_zero_keeps_its_steps() -> None:
     [(1, np.exp(-2j * np.pi / 16)), (0.99 * np.exp(0.3j), 1.002 * np.exp(-0.1j)), (1j, 0.999), (-1, np.exp(3j))],
 )
 def test_chirp(a: complex, w: complex) -> None:
-    """Catches a spiral that turns or grows the wrong way: z_k = a w^-k."""
+    """Catches a spiral that rotates or grows in the wrong direction: z_k = a w^-k."""
     z = a * np.power(complex(w), -np.arange(24))
     points = Points.chirp(a, w, 24)
     dense(noise((40, 3), seed=4), points, z[:, None] ** -np.arange(40.0))
@@ -336,7 +336,7 @@ def test_one_radius_for_all_angles_keeps_float64() -> None:
 
 
 def test_repr() -> None:
-    """Catches a thousand digits in an error message, and a repr that does not tell two sets of points apart."""
+    """Catches a thousand digits in an error message, and two sets of points with the same repr."""
     texts = [repr(points) for points in MADE]
     low, high = f"{ANGLES.min():.6g}", f"{ANGLES.max():.6g}"
     assert texts[0] == "<Points: 5, uniform>"

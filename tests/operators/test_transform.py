@@ -1,4 +1,4 @@
-"""Arguments in every form in which NumPy, SciPy and JAX take them, beside the same call with plain integers."""
+"""Arguments in every form of NumPy, SciPy and JAX, beside the same call with plain integers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -70,7 +70,7 @@ def test_integers_in_every_form(name: str, form: str) -> None:
 )
 @pytest.mark.parametrize("name", ALONE)
 def test_one_integer_in_every_form(name: str, two: Any) -> None:
-    """Catches an integer of NumPy's or JAX's, with or without a type of its own, refused where 2 is taken."""
+    """Catches an integer of NumPy or JAX, typed or not, that is refused although 2 is accepted."""
     _equal(ALONE[name](two), ALONE[name](2))
 
 

@@ -25,7 +25,7 @@ MESHES = (None, AbstractMesh((1,), ("x",)), AbstractMesh((4,), ("x",)), Abstract
 
 @st.composite
 def tasks(draw: st.DrawFn) -> tuple[tuple[int, ...], dict]:
-    """A shape, and what is to be done with it, in a budget from far too small to ample."""
+    """A shape and its task, in a budget from far too small to ample."""
     kind, inverse = draw(st.sampled_from(KINDS)), draw(st.booleans())
     ndim = draw(st.integers(1, 4))
     shape = [draw(st.sampled_from(SIZES)) for _ in range(ndim)]
@@ -53,8 +53,8 @@ def boxes(made: Passes) -> Iterator[tuple[Pass, np.ndarray, np.ndarray]]:
 
 @given(tasks())
 def test_tiles_fit_and_hold_every_position_once(task: tuple[tuple[int, ...], dict]) -> None:
-    """Catches a tile over the budget, one lost, doubled or empty, a pass that cuts what it transforms, and dimensions
-    that no pass or two passes transform."""
+    """Catches a tile over the budget, a lost, doubled or empty tile, a pass that cuts a dimension that it transforms,
+    and dimensions that no pass or two passes transform."""
     shape, options = task
     try:
         made = mf.passes(shape, **options)
@@ -161,7 +161,7 @@ def test_partitions(many: int) -> None:
 
 @given(tasks())
 def test_stores_between_passes_need_no_shared_files(task: tuple[tuple[int, ...], dict]) -> None:
-    """Catches passes that cut one dimension in different places: hardly a chunk would lie in one tile of each."""
+    """Catches passes that cut one dimension at different indices: hardly a chunk would be inside one tile of each."""
     shape, options = task
     try:
         made = mf.passes(shape, **options)
@@ -194,7 +194,7 @@ def test_reals_turn_in_the_right_pass(kind: str, inverse: bool) -> None:
 
 
 def natural(turn: str | None) -> str:
-    """The type of an array that is to turn so."""
+    """The type of the input, for a transform that changes its type so."""
     return "float32" if turn == "complex" else "complex64"
 
 
@@ -326,8 +326,8 @@ def test_wrong_arguments_are_refused() -> None:
 @pytest.mark.parametrize("devices", [1, 8])
 @pytest.mark.parametrize("kind", ["fft", "rfft"])
 def test_the_chunks_of_a_source_are_read_once(devices: int, kind: str) -> None:
-    """Catches tiles that cut chunks, a first pass that has to read each several times where another would not, a real
-    transform that turns in the wrong pass for it, and a plan that does not count what is read in vain."""
+    """Catches tiles that cut chunks, a first pass that reads each chunk several times although another would not, a
+    real transform in the wrong pass for it, and a plan that does not count repeated reads."""
     shape, mesh = (128, 128, 128), AbstractMesh((devices,), ("x",))
     options: dict[str, Any] = {"mesh": mesh, "dtype": "float32", "kind": kind, "budget": 2**23}
     size, passes = 4 * math.prod(shape), []

@@ -32,7 +32,7 @@ WAYS: tuple[dict[str, Any], ...] = ({}, {"resume": True}, {"overwrite": True})
 
 
 def started(folder: Path, *arguments: Any) -> "subprocess.Popen[str]":
-    """A run of the array in `folder` in a process of its own."""
+    """A run of the array in `folder` in a separate process."""
     command = [sys.executable, str(SCRIPT), str(folder / "x.npy"), str(folder / "y.npy"), str(BUDGET)]
     return subprocess.Popen([*command, *map(str, arguments)], env=fresh(), **PIPES)
 
@@ -94,7 +94,7 @@ def finished_in(folder: Path) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize(("end", "least"), [(1, 0), (8, 1), pytest.param(18, 3, marks=pytest.mark.slow)])
 def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
-    """Catches a run that needs more than what is on the disk to go on: the process is killed, none of its code runs."""
+    """Catches a run that needs more than the files on the disk: the process is killed, and none of its code runs."""
     source(tmp_path)
     process = started(tmp_path, end)
     said = process.communicate(timeout=120)
@@ -282,7 +282,7 @@ def test_a_store_that_is_gone_is_missed(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_store_that_is_cut_short_is_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str, tiles: int
 ) -> None:
-    """Catches zeros in place of tiles that were cut off: what is written behind them makes the file long again."""
+    """Catches zeros in place of tiles that were cut off: later tiles make the file long again."""
     folder = ended(tmp_path, monkeypatch, tiles + (cut == "pass-1.npy") * len(planned().steps[0].tiles))
     os.truncate(folder / cut, 200)
     with pytest.raises(OSError, match=rf"{cut} was cut short, it has \d+ bytes of \d+"):
@@ -394,7 +394,7 @@ def test_processes_share_the_tiles(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_process_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches processes that wait for ever for one that failed; what they did is resumed by a single one."""
+    """Catches processes that wait for ever for one that failed; a single process resumes their work."""
     source(tmp_path)
     first, second = two(tmp_path, "write")
     assert "Input/output error" in second["error"] and "process 1 failed: " in first["error"]

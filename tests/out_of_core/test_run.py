@@ -26,7 +26,7 @@ SHAPE = (11, 12, 13)
 
 
 def truth(x: np.ndarray, kind: str, inverse: bool, **options: Any) -> np.ndarray:
-    """What scipy.fft says in float64."""
+    """The result of scipy.fft in float64."""
     name = "i" * inverse + (kind.partition("-")[0] + "n")
     wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
     if kind[:3] in ("dct", "dst"):

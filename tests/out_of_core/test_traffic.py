@@ -29,7 +29,7 @@ def test_each_chunk_is_read_and_written_once(tmp_path: Path) -> None:
 
 def test_memory_covers_all_that_grows(tmp_path: Path) -> None:
     """Catches buffers of tensorstore and copies of blocks that no plan counts, memory that the C library keeps, and a
-    baseline that is not what the process took before any piece: the peak is that which the system tells of it."""
+    wrong baseline: the peak is the system's count, less the memory before the first tile."""
     shape, budget = (96, 256, 256), 16 * 10**6
     np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal(shape, np.float32))
     words = ("transform", str(tmp_path / "x.npy"), str(tmp_path / "y.zarr"), "--mesh", "2", "--memory", "16MB")

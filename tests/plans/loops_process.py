@@ -129,7 +129,7 @@ def donated(call: Function, x: Any, many: int) -> None:
 
 
 def busy(call: Function, x: Any, many: int) -> None:
-    """Results on which the caller runs operations of its own."""
+    """Results that the caller uses in further operations."""
     for _ in range(many):
         y = _arrays(call(x))
         for _ in range(OPERATIONS):

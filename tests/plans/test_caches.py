@@ -29,7 +29,7 @@ def caches() -> Iterator[tuple[str, Any]]:
 
 
 def test_every_cache_is_bounded() -> None:
-    """Catches one without a bound: a process that goes through many shapes grows without end."""
+    """Catches an unbounded cache: a process that uses many shapes would grow without end."""
     kept = dict(caches())
     assert "meshfft.plans.execute._program" in kept
     assert "meshfft.spectral.fields._program" in kept

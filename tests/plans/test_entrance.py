@@ -20,7 +20,7 @@ HOME = str(Path(mf.__file__).parent)
 
 
 def entered(x: Any) -> list[str]:
-    """The files of meshfft that a call enters, in order, each time it comes to another."""
+    """The files of meshfft that a call enters, in order."""
     files = list[str]()
 
     def seen(frame: FrameType, event: str, _: Any) -> None:
@@ -38,7 +38,7 @@ def entered(x: Any) -> list[str]:
 
 @pytest.mark.parametrize("sizes", [(), (8,), (2, 4)], ids=str)
 def test_a_call_like_one_before_enters_few_files(sizes: tuple[int, ...]) -> None:
-    """Catches work that every call does again: it is what a call costs beyond its compiled program."""
+    """Catches work that every call repeats: that is the cost of a call beyond its compiled program."""
     x = jax.numpy.asarray(noise((16, 16, 16)))
     if sizes:
         x = jax.device_put(x, NamedSharding(mesh(sizes), P("x", "y"[: len(sizes) - 1] or None)))
@@ -61,7 +61,7 @@ def test_functions_run_the_plan_that_plan_returns() -> None:
 
 @pytest.mark.parametrize("axes", [(1.0,), (True,), [[0]], ("0",)], ids=str)
 def test_a_plan_that_is_kept_hides_no_refusal(axes: Any) -> None:
-    """Catches arguments that are equal to others as keys, and are not integers."""
+    """Catches arguments that are equal as keys but are not integers."""
     x = jax.numpy.asarray(noise((4, 6)))
     mf.fftn(x, axes=(1,))
     mf.fftn(x, axes=(0,))

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 
 ROOT = Path(__file__).parents[2]
-BIG = (96, 96, 96)  # a program of some milliseconds, a hundred times as long as its launch
+BIG = (96, 96, 96)  # a program of some milliseconds, a hundred times its launch
 
 
 def _array(mesh: jax.sharding.Mesh) -> Any:
@@ -101,7 +101,7 @@ def test_loops_end(only: str) -> None:
 
 @pytest.mark.slow
 def test_loops_of_every_function_end() -> None:
-    """As above, for all functions in turn."""
+    """As above, for all functions."""
     _loops("60", "40")
 
 

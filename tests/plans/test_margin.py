@@ -24,7 +24,7 @@ ANGLES = np.random.default_rng(5).random(8)
 
 
 def _within(plan: Plan, at_end: bool = False) -> list[np.ndarray]:
-    """The indices along each dimension that lie in no margin."""
+    """The indices along each dimension outside the margins."""
     layout, found = plan.out_layout if at_end else plan.in_layout, []
     widths = dict(zip(plan.transform.dims, plan.margin, strict=True))
     for dim, (size, parts) in enumerate(zip(layout.shape, layout.parts, strict=True)):
@@ -50,7 +50,7 @@ def _inner(plan: Plan, y: Any) -> np.ndarray:
     return y[np.ix_(*_within(plan, True))]
 
 
-# shape with ghost cells, mesh, spec, arguments of plan; of x, what is computed
+# # shape with ghost cells, mesh, spec, arguments of plan; the reference result for x
 ROWS: dict[str, tuple[Any, ...]] = {
     "1-D": ((8 * 7,), (8,), P("x"), {"margin": 3}),
     "2-D": ((2 * 9, 4 * 7), GRID, SPEC, {"margin": (2, 1)}),

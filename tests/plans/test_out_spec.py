@@ -1,4 +1,4 @@
-"""Where results lie: round trips that keep their sharding, out_spec=, and what a function will choose."""
+"""Sharding of results: round trips that keep it, out_spec=, and the choice of a function beforehand."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_scan_carries_a_real_field() -> None:
 
 
 def test_under_auto_axes_the_chosen_spec_leads_back() -> None:
-    """Catches an out_spec that differs from what the traced function does."""
+    """Catches an out_spec that differs from that of the traced function."""
     x, spec = noise(SHAPE, "float32"), P("x", "y", "z")
     a = _put(x, spec, AxisType.Auto)
     over = a.sharding.mesh

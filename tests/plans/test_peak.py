@@ -1,4 +1,4 @@
-"""Memory: what plans of cosine and sine transforms promise is what the compiler takes, or more."""
+"""Memory: plans of cosine and sine transforms promise at least the compiler's peak."""
 
 import random
 from typing import Any
@@ -44,7 +44,7 @@ def test_peak_memory_of_drawn_cosines_is_never_exceeded() -> None:
 
 
 def check_peak(plan: mf.Plan) -> None:
-    """The compiler's argument, result and temporaries are within what is promised, and a fair part of it."""
+    """The compiler's argument, result and temporaries are at most the promised bytes, and a fair part of them."""
     assert isinstance(plan.mesh, jax.sharding.Mesh)
     memory = compile_plan(plan, plan.mesh).memory_analysis()
     assert memory is not None

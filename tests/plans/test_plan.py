@@ -1,4 +1,4 @@
-"""Plans: what they print is what happens, and the search finds the cheapest walk."""
+"""Plans: they print what happens, and the search finds the cheapest walk."""
 
 import dataclasses
 import itertools
@@ -65,7 +65,7 @@ def test_stages_do_the_same_one_by_one() -> None:
 
 
 def test_cropped_and_padded_lengths() -> None:
-    """Catches s ignored by a plan, at sizes that nothing divides, and the shapes it says."""
+    """Catches a plan that ignores s, at sizes that nothing divides, and wrong printed shapes."""
     x = noise((7, 9))
     plan = mf.plan((7, 9), mesh=mesh((2, 2)), spec=P("x", "y"), s=(11, 5))
     assert plan.out_shape == (11, 5) and plan.out_layout.storage == (12, 6)
@@ -116,7 +116,7 @@ PEAKS = [
     ((64, 64, 64), (2, 2, 2), P("x", "y", "z"), {"method": "transpose"}),
     ((64, 64, 64), (2, 2, 2), P("x", "y", "z"), {"method": "cooley-tukey"}),
     ((64, 64, 64), (2, 2, 2), P("x", "y", "z"), {"method": "kdft"}),
-    ((400, 240), (4,), P(None, "x"), {"method": "transpose", "out_spec": P("x")}),  # shares and what they came as
+    ((400, 240), (4,), P(None, "x"), {"method": "transpose", "out_spec": P("x")}),  # shares, and their original layout
     ((64, 300), (4,), P("x"), {"method": "cooley-tukey", "out_spec": P(None, "x")}),  # the sum is cut into shares
     ((65, 300), (4,), P("x"), {"method": "cooley-tukey", "out_spec": P(None, "x")}),
     ((100, 300), (5,), P("x"), {"method": "cooley-tukey"}),  # the longest ring whose hops are written out
@@ -150,7 +150,8 @@ SIZES = [(8,), (2, 4), (2, 2, 2), (1, 4), (2, 1, 2)]
 
 
 def _soon(shape: tuple[int, ...], sizes: tuple[int, ...], method: str, free: bool) -> bool:
-    """Shapes and meshes of many walks are searched by the method that has them all, and few by the others."""
+    """Shapes and meshes of many walks are searched by the method that has them all, and few by the remaining
+    methods."""
     return (method == "auto" and (free or len(shape) < 4)) or len(shape) == 2 or len(sizes) == 2
 
 
@@ -161,7 +162,7 @@ def _soon(shape: tuple[int, ...], sizes: tuple[int, ...], method: str, free: boo
 def test_the_search_finds_the_cheapest_walk(
     shape: tuple[int, ...], sizes: tuple[int, ...], method: str, free: bool
 ) -> None:
-    """Catches a bound on what lies ahead that is not one, so that the search stops at a dearer walk."""
+    """Catches an invalid lower bound on the remaining cost, with which the search stops at a dearer walk."""
     axes = dict(zip("xyz", sizes, strict=False))
     spec = [("x", "z") if "z" in axes and len(shape) == 2 else "x", *(a for a in ("y", "z") if a in axes)][: len(shape)]
     start = from_spec(shape, axes, spec)
@@ -184,7 +185,8 @@ LONGER = [
 def test_the_search_finds_the_cheapest_walk_of_other_lengths(
     kind: str, shape: tuple[int, ...], s: tuple[int, ...], spec: P
 ) -> None:
-    """Catches a bound that is none once a dimension is padded or cropped, and a step that is not offered then."""
+    """Catches a lower bound that is invalid once a dimension is padded or cropped, and a step that is not offered
+    then."""
     start, dims = from_spec(shape, {"x": 4, "y": 2, "z": 2}, spec), tuple(range(len(shape)))
     transform, real = transform_of(dims, s, None, False, kind), kind == "rfft"
     for goal in (None, natural_end(start, transform)):
@@ -230,7 +232,7 @@ def test_a_described_mesh_is_for_planning_only() -> None:
 
 
 def test_common_slips_of_the_pen_are_refused() -> None:
-    """Catches a raw traceback, or worse an answer, for what is typed wrong every day."""
+    """Catches a raw traceback, or worse an answer, for common typing errors."""
     plan, fftn, fft = cast(Any, mf.plan), cast(Any, mf.fftn), cast(Any, mf.fft)  # the types would refuse them too
     slips: dict[str, Callable[[], Any]] = {
         "give its spec": lambda: plan((8,), mesh=mesh((2,)), spec=NamedSharding(mesh((2,)), P("x"))),

@@ -108,7 +108,7 @@ def test_notebooks_show_every_step_with_a_picture() -> None:
 
 @pytest.mark.parametrize("wire", ["exact", "int24", "int16", "bfloat16"])
 def test_the_printed_error_is_never_below_that_of_the_plan(wire: str) -> None:
-    """Catches a bound that is rounded down, and one of any points that says nothing of windows beside the spectrum."""
+    """Catches a bound that is rounded down, and one for arbitrary points without the caveat about windows."""
     for kind in ("fft", "rfft"):
         plan = mf.plan((97, 64, 89), mesh=PLAN.mesh, spec=P("x", "y", "z"), kind=kind, wire=wire)
         assert float(str(plan).split("error at most ")[1]) >= plan.error
@@ -141,7 +141,7 @@ def test_show_refuses_what_it_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_layouts_say_how_they_are_cut() -> None:
-    """Catches a repr of nested records, and padding that goes unsaid."""
+    """Catches a repr of nested records, and padding that is not shown."""
     assert repr(PLAN.in_layout) == (
         "<Layout: A[X_x, Y_y, Z_z] of 97 x 64 x 89, cut by x=2, y=2, z=2 into blocks of 49 x 32 x 45, "
         "stored as 98 x 64 x 90>"

@@ -51,7 +51,7 @@ PLANS: dict[str, Any] = {"method": "transpose", "axes": (0,), "order": "any"}
 
 @dataclasses.dataclass(frozen=True)
 class Doubling:
-    """A kernel of one line, and what is wrong with it."""
+    """A kernel of one line, and its defect."""
 
     name: str = "doubling"
     fault: str = ""
@@ -96,7 +96,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder for compiled programs."""
     wanted = {"jax_compilation_cache_dir": str(tmp_path), "jax_enable_compilation_cache": True}
     before = {name: jax.config.values[name] for name in wanted}
-    for name, value in wanted.items():  # a command that another test ran may have turned the cache off
+    for name, value in wanted.items():  # a command that another test ran may have disabled the cache
         jax.config.update(name, value)
     yield tmp_path / "meshfft-kernels"
     for name, value in before.items():
@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def tpus() -> Iterator[None]:
-    """Plans of a pod take the first CPU device for one of its own."""
+    """Plans for a pod, with the first CPU device in place of a TPU."""
     here = jax.devices()[0]
 
     def machine(mesh: Any, platform: str | None = None) -> Any:

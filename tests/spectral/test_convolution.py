@@ -128,7 +128,7 @@ def test_gradients_in_both(x64: None, small: bool, kind: AxisType) -> None:
 
 
 def test_arrays_of_every_kind() -> None:
-    """Catches a second array that lies elsewhere, planes that come back joined, and a type that is not promoted."""
+    """Catches a second array with another sharding, planes that return joined, and a type that is not promoted."""
     case = CASES["block"]
     a, b = noise(case.a), noise(case.a, "float32", 1)
     first, truth = _put(a, case), _truth(a, b, (0, 1, 2), "wrap", False)
@@ -143,7 +143,7 @@ def test_arrays_of_every_kind() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 2), (8, 6)])
 def test_eager_gradients_beside_an_array_on_the_host(shape: tuple[int, ...]) -> None:
-    """Catches a second array that is to be put on a mesh of which eager `grad` does not show the devices."""
+    """Catches a second array that must be put on a mesh, although eager `grad` hides the devices."""
     x, b, t = noise((8, 6), "float32"), noise(shape, "float32", 1), noise((8, 6), "float32", 2).astype(float)
     a = jax.device_put(x, NamedSharding(mesh((2, 2)), P("x", "y")))
     gradient = jax.grad(lambda a: jnp.sum(mf.convolve(a, b, spec=P("x", "y")) * t.astype("float32")))(a)

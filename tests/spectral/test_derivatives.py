@@ -240,7 +240,7 @@ def test_gradients_are_exact(x64: None, name: str, kind: AxisType) -> None:
 
 
 def test_arrays_of_every_kind() -> None:
-    """Catches a path that needs a mesh, planes that come back joined, and a batch that is not mapped."""
+    """Catches a path that needs a mesh, planes that return joined, and a batch that is not mapped."""
     box = BOXES["block"]
     x = noise(box.shape)
     truth = np.fft.ifft(2j * np.pi * _odd(box.shape[1])[:, None] * np.fft.fft(x, axis=1), axis=1)

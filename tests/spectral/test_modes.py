@@ -1,4 +1,4 @@
-"""Spectra padded and truncated, against matrices that say where every wave goes; and the bands they are made of."""
+"""Spectra padded and truncated, against matrices with the place of every wave; and the bands they consist of."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def _put(x: Any, spec: P = SPEC, kind: AxisType = AxisType.Explicit, sizes: tupl
 
 
 def _signed(n: int) -> list[int]:
-    """Wavenumbers in NumPy's order, that of n / 2 periods left as it comes."""
+    """Wavenumbers in NumPy's order, with the sign of n / 2 periods unchanged."""
     return [k if 2 * k < n else k - n for k in range(n)]
 
 
@@ -143,7 +143,7 @@ def test_gradients_are_the_transposed_bands(x64: None, kind: AxisType, half: boo
 
 
 def test_planes_batches_and_one_device() -> None:
-    """Catches planes that come back joined, a conjugate not taken of planes, and a batch that is not mapped."""
+    """Catches planes that return joined, a missing conjugate of planes, and a batch that is not mapped."""
     X = np.fft.rfftn(noise((8, 4, 12), "float32")).astype("complex64")
     how: Any = {"kind": "rfft"}
     truth = np.asarray(mf.truncate_spectrum(X, (4, 4, 8), **how))

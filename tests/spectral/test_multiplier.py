@@ -109,7 +109,7 @@ def test_the_force_of_a_potential_in_four_transforms(x64: None, kind: AxisType, 
     ("kind", "traced"), slow_rows(lambda kind, traced: (kind == AxisType.Auto) == traced, KINDS, (False, True))
 )
 def test_gradients_in_the_array_and_in_what_f_closes_over(x64: None, kind: AxisType, traced: bool) -> None:
-    """Catches a parameter that is not differentiated, a gradient that gathers, and padding that turns it to nan."""
+    """Catches a parameter that is not differentiated, a gradient that gathers, and padding that makes it nan."""
     x, t = (_put(noise(SHAPE, "float64", seed), kind) for seed in (0, 1))
     spec = SPEC if kind == AxisType.Auto else None
 
@@ -127,7 +127,7 @@ def test_gradients_in_the_array_and_in_what_f_closes_over(x64: None, kind: AxisT
 
 
 def test_arrays_of_every_kind() -> None:
-    """Catches a path that needs a mesh, planes that come back joined, a batch, a block, and a tree of one."""
+    """Catches a path that needs a mesh, planes that return joined, a batch, a block, and a tree of one."""
     x = noise(SHAPE)
     truth = _truth(x, _filter(*_grids(SHAPE, (0, 1, 2), LENGTHS)), (0, 1, 2))
     for a in (x, jnp.asarray(x), jax.device_put(x, jax.devices()[3]), _put(x), _put(x, AxisType.Auto)):
@@ -187,7 +187,7 @@ def test_sizes_that_the_mesh_does_not_divide(x64: None, kind: AxisType, traced: 
 
 
 def test_strict_types() -> None:
-    """Catches a product of numbers of two types, or of two ranks, which JAX can be told to refuse."""
+    """Catches a product of two types or of two ranks, which JAX can be configured to refuse."""
     x = _put(noise(SHAPE, "float32"))
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         for f in (lambda kx, ky, kz: kx**2, lambda kx, ky, kz: jax.lax.complex(ky, ky), lambda *k: 3):

@@ -28,12 +28,12 @@ ALL = slice(None)
     ],
 )
 def test_planes_through_zero_frequency(shape: tuple[int, ...], axes: tuple[int, ...] | None, at: list) -> None:
-    """Catches planes that miss zero frequency, repeat, or lie along dimensions that were not transformed."""
+    """Catches planes that miss zero frequency, repeat, or are parallel to dimensions that were not transformed."""
     assert [plane.at for plane in central_planes(shape, axes)] == at
 
 
 def test_titles_name_the_fixed_dimensions() -> None:
-    """Catches a panel that says it lies where it does not."""
+    """Catches a panel with a wrong position in its title."""
     assert [plane.title for plane in central_planes((4, 4, 4))] == ["$k_{2}$ = 0", "$k_{1}$ = 0", "$k_{0}$ = 0"]
     assert central_planes((4, 4))[0].title == ""
     assert [plane.title for plane in central_planes((4, 4, 4), (0, 1))] == ["$n_{2}$ = 0"]

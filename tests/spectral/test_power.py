@@ -1,4 +1,4 @@
-"""Power spectra of sharded arrays, against every mode counted by itself."""
+"""Power spectra of sharded arrays, against a loop over all modes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -143,7 +143,7 @@ def test_gradients_are_exact(x64: None, kind: AxisType) -> None:
 
 
 def test_long_sums_in_float32() -> None:
-    """Catches a running sum that stands still, or drifts, once it is large, and counts kept as floats."""
+    """Catches a running sum that stops growing, or drifts, once it is large, and counts kept as floats."""
     many = 40 * RUN + 17
     x = np.random.default_rng(0).random(many).astype("float32") + 1
     layout, weight = from_spec((many,), {}, None), jnp.full(many, 2, jnp.int32)

@@ -103,7 +103,7 @@ def test_a_step_in_one_class_is_searched_for_and_run(
 
 
 def test_the_search_takes_a_new_step_where_it_is_cheapest_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a step that a method lists and the search never prices; and bounds of others that hide it."""
+    """Catches a step that a method lists and the search never prices; and bounds of other steps that hide it."""
     monkeypatch.setitem(METHODS, "auto", (*METHODS["auto"], Direct))
     found = {n: _kinds((n, 256, 256)) for n in (4, 1024)}
     assert Direct in found[4] and Direct not in found[1024]

@@ -70,7 +70,7 @@ CASES = {
 
 
 def _walks(case: Moves, packed: bool = False) -> tuple[Walk, Walk]:
-    """The moves one after the other, and as one exchange, perhaps packed."""
+    """The moves one by one, and as one exchange, optionally packed."""
     sizes = dict(zip("xyz", case.sizes, strict=False))
     start = at = from_spec(case.shape, sizes, case.spec)
     moves = []
@@ -118,7 +118,7 @@ def test_collectives_of_an_exchange(name: str, packed: bool) -> None:
 
 
 def test_exchange_moves_with_an_inserted_dimension() -> None:
-    """Catches moves or chunks that stay behind when a batch dimension comes in front."""
+    """Catches moves or chunks that keep their old indices when a batch dimension is inserted in front."""
     _, joint = _walks(CASES["one, in chunks"])
     where, x = mesh((4,)), noise((3, 8, 16, 6))
     (found,) = bind([jax.device_put(x, NamedSharding(where, P(None, "x")))], joint.insert(0, 3, ()), where)
@@ -159,7 +159,7 @@ def test_cached_engine_in_chunks(
 
 
 def test_groups_larger_than_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a remainder that is left out, or done twice, where a loop does not come out even."""
+    """Catches a remainder that is left out, or done twice, if a loop does not divide evenly."""
     monkeypatch.setattr("meshfft.kernels.stockham.SMALL_BYTES", 0)
     monkeypatch.setattr("meshfft.kernels.stockham.COLUMN_BYTES", 2**11)
     monkeypatch.setattr("meshfft.kernels.stockham.ROW_BYTES", 2**11)
@@ -172,7 +172,7 @@ def test_groups_larger_than_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("parts", [2, 4])
 def test_columns_are_gathered_before_their_first_stage(parts: int) -> None:
-    """Catches a first stage that gathers what it works on: it is not compiled to vectors, and takes twice as long."""
+    """Catches a first stage that gathers its input: it is not compiled to vectors, and takes twice as long."""
     work = jax.jit(lambda x: in_place(x, (0,), -1, ((0, parts),)))
     text = str(work.lower(jax.ShapeDtypeStruct((256, 8, 64), np.complex64)).compile().as_text())
     stages = [part for part in text.split("\n\n") if " subtract(" in part and " c64[" in part]
@@ -229,8 +229,8 @@ def test_walks_in_chunks(order: str, spec: P) -> None:
     ],
 )
 def test_chunks_pass_from_step_to_step(sizes: tuple[int, ...], spec: P, order: str) -> None:
-    """Catches chunks that are joined and cut again between steps: the compiler drops that only where grids agree. And
-    an array that is sliced before its chunks are transformed, which read it where it lies.
+    """Catches chunks that are joined and cut again between steps: the compiler drops that only if grids agree. And an
+    array that is sliced before its chunks are transformed, which read it in place.
     """
     where = mesh(sizes)
     plan = mf.plan((256,) * 3, mesh=where, spec=spec, order=order, method="transpose")
@@ -254,8 +254,8 @@ def test_chunks_pass_from_step_to_step(sizes: tuple[int, ...], spec: P, order: s
 def test_memory_comes_in_chunks_that_the_host_keeps(
     shape: tuple[int, ...], sizes: tuple[int, ...], spec: P, order: str
 ) -> None:
-    """Catches temporaries asked for in one array, whose pages the kernel clears at each call; and an array larger than
-    a chunk, of which the compiler warns the user.
+    """Catches temporaries requested in one array, whose pages the kernel clears at each call; and an array larger than
+    a chunk, which makes the compiler warn the user.
     """
     plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, order=order, method="transpose")
     chip = dataclasses.replace(CPU, chunk=2**24)
@@ -314,7 +314,7 @@ def chunks(assignment: bytes) -> list[int]:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protocol buffer: integers, and bytes of what is nested."""
+    """The fields of a protocol buffer: integers, and bytes of nested messages."""
     at = 0
 
     def number() -> int:
@@ -398,7 +398,7 @@ def test_no_exchange_of_many_chunks(spec: P) -> None:
 
 
 def test_auto_takes_six_steps_for_a_line() -> None:
-    """Catches a line alone that still goes round a ring on CPUs; and one over a mesh that has them not."""
+    """Catches a single line that still uses a ring on CPUs; and one over a mesh without six steps."""
     where = mesh((8,))
     assert mf.plan((2**20,), mesh=where, spec=P("x")).collectives == {"all-to-all": 3}
     assert "collective-permute" in mf.plan((2**20,), mesh=where, spec=P("x"), method="cooley-tukey").collectives

@@ -62,7 +62,7 @@ def _steps(name: str) -> list[InPlace]:
 
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_every_offer_transforms_its_dimensions_and_leaves_the_layout(name: str, small_chunks: None) -> None:
-    """Catches shares that come back to other rows, a chunk done twice or not at all, and lines of the wrong order."""
+    """Catches shares that return to other rows, a chunk done twice or not at all, and lines in the wrong order."""
     shape, sizes, spec = CASES[name]
     host, offers, where = noise(shape), _steps(name), mesh(sizes)
     assert {d for d, parts in enumerate(_start(name).parts) if parts > 1} <= {d for step in offers for d in step.dims}
@@ -141,7 +141,7 @@ def test_a_spectrum_of_real_numbers_is_finished_where_it_lies(mesh_name: str) ->
 
 
 def test_a_wire_carries_both_exchanges() -> None:
-    """Catches an exchange that sends exact numbers where a wire is asked for, and errors that are not told."""
+    """Catches an exchange that sends exact numbers although a wire is requested, and errors that are not printed."""
     where, shape = mesh((2, 4)), (128, 128, 128)
     plan = mf.plan(shape, mesh=where, spec=P("x", "y"), wire="int16")
     assert {type(step) for step in plan.walk.steps} == {InPlace}

@@ -1,4 +1,4 @@
-"""Pipelines: local steps and an exchange in chunks do what the same steps do without them, at any size and back."""
+"""Pipelines: local steps and an exchange in chunks equal the same steps without chunks, at any size and back."""
 
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ CASES = {
 
 
 def _walks(case: Case, planes: bool = False, dot: Dot | None = None) -> tuple[Walk, Walk]:
-    """The steps one after the other, and as one pipeline."""
+    """The steps one by one, and as one pipeline."""
     sizes = dict(zip("xy", case.sizes, strict=False))
     start = from_spec(case.shape, sizes, case.spec)
     lengths = tuple(case.shape[d] for d in case.dims)

@@ -1,4 +1,4 @@
-"""A line that stays cut is padded or cropped by permutes, where a step behind wants it as long as its matrix."""
+"""A line that stays cut is padded or cropped by permutes, if a later step needs the length of its matrix."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Transforms over wires: as many bytes as the plan says, no more error than it says, and gradients that pass."""
+"""Transforms over wires: the printed number of bytes, at most the printed error, and gradients that pass."""
 
 import math
 from typing import Any
@@ -46,7 +46,7 @@ def _plan(name: str, wire: str) -> tuple[mf.Plan, Any]:
 
 
 def _bytes(plan: mf.Plan, sizes: dict[str, int]) -> int:
-    """Those of all collectives' results: of an all-to-all the share that stays is one."""
+    """Bytes of all collectives' results, including the share of an all-to-all that stays."""
     exchanged = [move for move in plan.work.moves if move.kind == "all-to-all"]
     stays = sum(move.times * move.nbytes // math.prod(sizes[axis] for axis in move.axes) for move in exchanged)
     return plan.work.sent_bytes + stays
@@ -56,8 +56,8 @@ def _bytes(plan: mf.Plan, sizes: dict[str, int]) -> int:
     ("name", "wire"), [row if row in QUICK else slow_case(*row) for row in SOME | dict.fromkeys(QUICK)]
 )
 def test_as_many_bytes_and_no_more_error_than_the_plan_says(name: str, wire: str) -> None:
-    """Catches a step that sends floats, a scale in a message of its own, bytes priced otherwise than sent, an error
-    beyond the printed one, and a way back by another wire.
+    """Catches a step that sends floats, a scale in a separate message, bytes priced otherwise than sent, an error
+    beyond the printed one, and an inverse with another wire.
     """
     plan, where = _plan(name, wire)
     sent = every_collective(program_of(compile_plan(plan, where)))
@@ -123,7 +123,7 @@ def test_gradients_pass_straight_through(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", ["int16", "bfloat16"])
 def test_gradients_in_points_and_matrices(wire: str) -> None:
-    """Catches a derivative of rounding, zero almost everywhere, of what a matrix made and another ring sends."""
+    """Catches a derivative of the rounding itself, zero almost everywhere, if one ring sends another's result."""
     where = mesh((2, 2))
     x, spec = jax.device_put(noise((12, 8)), NamedSharding(where, P("x", "y"))), P("x", "y")
     turns, matrices = jnp.linspace(0.0, 0.9, 8), [jnp.asarray(noise((n, n), "float32", n)) for n in (12, 8)]
@@ -199,7 +199,7 @@ def test_double_precision_in_a_quarter_of_the_bytes(x64: None) -> None:
 
 
 def test_split_complex_travels_in_one_message() -> None:
-    """Catches planes that are sent one after the other, each with scales of its own, as on chips that keep planes."""
+    """Catches planes sent separately, each with its scales, as on chips that keep planes."""
     with chips_without_caches():
         for method in ("transpose", "kdft"):
             plan = mf.plan((32, 32, 32), mesh=mesh((2, 2)), spec=P("x", "y"), method=method, wire="int24")
@@ -213,7 +213,7 @@ def test_split_complex_travels_in_one_message() -> None:
 
 
 def test_nothing_is_lost_unasked() -> None:
-    """Catches a lossy wire that a search takes by itself, and a plan that does not say which it has."""
+    """Catches a lossy wire that a search chooses unasked, and a plan that does not print its wire."""
     plan, _ = _plan("block", "exact")
     assert plan.wire == EXACT and plan.to_dict()["wire"] == "exact" and plan.error < 4e-7
     lossy, _ = _plan("block", "int16")

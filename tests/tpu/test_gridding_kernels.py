@@ -21,7 +21,7 @@ from meshfft.tpu.gridding.kernels import interpolated, spread_out
 
 K = 128
 CASES = [
-    # block with halo, tile or what the host says, width, slack, coils, points, relative error
+    # # block with halo, tile or the host's choice, width, slack, coils, points, relative error
     ((67, 140), None, 4, 0, 2, 900, 2e-7),
     ((11, 21, 37), (4, 13, 20), 4, 0, 1, 500, 2e-7),
     slow_case((67, 150), None, 7, 0, 1, 3000, 3e-7),
@@ -96,8 +96,8 @@ def test_values_and_their_transpose(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Catches a tile that starts off a register's edge, another strip than a chunk's, one whose neighbour's sums are
-    lost, a part of a product left out (an error of 1e-5), coils mixed up, and what an empty slot holds (NaN) read.
-    Copies are done at once here: a wait that is missing it does not catch."""
+    lost, a part of a product left out (an error of 1e-5), coils mixed up, and the content of an empty slot (NaN) read.
+    Copies are done immediately here, so a missing wait is not caught."""
     monkeypatch.setattr(Task, "unrolled", 2)  # the same loops, compiled in less time
     rng, owned = np.random.default_rng(), np.array(block) - (width + 2 * slack) + 1
     sides = tile or tpu_form(width + 2 * slack, len(block))[0]

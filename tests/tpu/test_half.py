@@ -11,7 +11,7 @@ from reference import error, noise
 from meshfft.tpu.engine import ROOM
 from meshfft.tpu.lines import half
 
-SMALL = 15 * 2**20  # bytes of fast memory of older TPUs, whose registers are not turned upside down
+SMALL = 15 * 2**20  # bytes of fast memory of older TPUs, which cannot reverse a register
 CASES: dict[str, tuple[tuple[int, ...], int]] = {
     "one register": ((5, 8), 1),
     "one register a radix": ((2, 3, 24), 1),
@@ -34,7 +34,7 @@ def _exact(x: np.ndarray, many: int, sign: int) -> np.ndarray:
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_values_there_and_onto_real_lines(name: str) -> None:
     """Catches a mirror image in another's row, X[0] or X[N / 2] counted twice or not at all, a sign, and rows or
-    columns beyond the end that reach the others; with registers turned upside down and without.
+    columns beyond the end that affect the rest; with registers reversed and without.
     """
     shape, many = CASES[name]
     bins = shape[-1] // 2 + 1

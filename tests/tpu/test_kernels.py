@@ -65,7 +65,7 @@ def transformed(x: np.ndarray, dims: tuple[int, ...], sign: int, room: int) -> n
 
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_values_of_every_kernel(name: str) -> None:
-    """Catches a twiddle of another position, rows or columns beyond the end that reach the others, and an order of
+    """Catches a twiddle of another position, rows or columns beyond the end that affect the rest, and an order of
     digits that is not undone; for both signs.
     """
     shape, dims, kinds = CASES[name]
@@ -96,7 +96,7 @@ MOVED: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
 
 @pytest.mark.parametrize("name", slow_but(("a last dimension",), MOVED))
 def test_dimensions_that_are_brought_to_where_they_have_kernels(name: str) -> None:
-    """Catches a dimension that comes back to another's place, or is left out, and copies that are not counted."""
+    """Catches a dimension that returns to another's place, or is left out, and copies that are not counted."""
     shape, dims, copies = MOVED[name]
     assert not all(engine.supports(shape, d) for d in dims)
     assert engine.copies(shape, dims, engine.ROOM) == copies
@@ -126,7 +126,7 @@ def _fft(re: Array, im: Array, dims: tuple[int, ...], sign: int, room: int) -> t
 
 
 def _whole(pair: Pair) -> np.ndarray:
-    """A number of parts of which either may be zero."""
+    """A sum of two parts, either of which may be zero."""
     re, im = (np.zeros(3) if part is None else np.asarray(part) for part in pair)
     return re + 1j * im
 

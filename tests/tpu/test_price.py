@@ -12,7 +12,7 @@ from meshfft.tpu.price import OPERATIONS, bundles, cycles, is_real, table, wire_
 
 
 class Counted:
-    """A number that counts what is done with it and with all others."""
+    """A number that counts the operations on it and on all its copies."""
 
     done = 0
 

@@ -65,7 +65,7 @@ def interpreted() -> Iterator[None]:
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_kernels_in_a_walk_are_xlas_ffts(name: str) -> None:
     """Catches chunks that arrive out of order, a part sent to the wrong device, planes exchanged, a sign, padding read,
-    an adjoint that is none, and collectives that no plan printed.
+    a wrong adjoint, and collectives that no plan printed.
     """
     shape, sizes, options = CASES[name]
     where, x = mesh(sizes), noise(shape, seed=1)
@@ -93,8 +93,8 @@ REAL_CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], Options]] = {
 
 @pytest.mark.parametrize("name", slow_but(("slab",), REAL_CASES))
 def test_real_kernels_in_a_walk(name: str) -> None:
-    """Catches a half spectrum that products make where a kernel is cheaper, padding read as samples, an inverse that
-    doubles the wrong bins, an adjoint that is none, and collectives that no plan printed.
+    """Catches a half spectrum made by products although a kernel is cheaper, padding read as samples, an inverse that
+    doubles the wrong bins, a wrong adjoint, and collectives that no plan printed.
     """
     shape, sizes, options = REAL_CASES[name]
     where, x = mesh(sizes), noise(shape, "float32", seed=1)
@@ -138,7 +138,8 @@ def test_pieces_are_handed_from_exchange_to_kernel() -> None:
 
 @pytest.mark.parametrize("chip", TPUS, ids=lambda chip: chip.name)
 def test_a_tpus_plan_takes_kernels_by_price_and_says_so(chip: Chip) -> None:
-    """Catches kernels that are never chosen, or chosen for lengths without any, and a switch that turns nothing off."""
+    """Catches kernels that are never chosen, or chosen for lengths without any, and an `engine` option without
+    effect."""
     pod = topology(f"{chip.name}:{'x'.join('224'[: len(chip.torus)])}")
     where = AbstractMesh((pod.devices,), ("x",))
     shape = (256 if chip in TPUS[:3] else 512,) * 3  # fast memory of the first ones is small
