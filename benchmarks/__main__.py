@@ -41,7 +41,7 @@ app = typer.Typer(help=__doc__, no_args_is_help=True, **PLAIN)
 
 
 def _check(name: str) -> None:
-    """Ends with exit code 2 without what a command needs; says which baseline it leaves out."""
+    """Ends with exit code 2 without a required package; prints which baseline it leaves out."""
     if name in COMPILED and not installed("libtpu"):
         typer.echo(f'{name} needs the TPU compiler, libtpu: in a clone pip install ".[tpu]"', err=True)
         raise typer.Exit(2)
@@ -52,7 +52,7 @@ def _check(name: str) -> None:
 
 
 def _add(name: str) -> None:
-    """Imports a module only when its command is called: each says to JAX which devices it wants."""
+    """Imports a module only when its command is called, because each asks JAX for its own devices."""
 
     def run(context: typer.Context) -> None:
         _check(name)

@@ -20,10 +20,10 @@ from .common import cpu_devices, mesh_of, numbers, relative, table
 from .rows import append
 
 LINES = ("constant", "alternating", "wave", "spike", "ramp", "noise", "mixed")
-# The 2nd and 3rd lose most in sums of 32 and of 128 in float32, the others as bfloat16 terms in four or three products.
+# The 2nd and 3rd lose most in float32 sums of 32 and of 128, the rest as bfloat16 terms in four or three products.
 CONSTANTS = (0.1 + 0.7j, 1.8824329, 1.96949, 0.501953125j, -1.003913 + 1.0038913j, 1.0029373, 1.0036242 - 1.0159223j)
 SPIKES = (0.3 - 1.1j, *CONSTANTS[3:5], -0.50195694j, -2.0078883 + 0.50238174j)
-WHOLE = 4096  # terms up to which dense products have all frequencies
+WHOLE = 4096  # up to so many terms, dense products are measured at all frequencies
 SLICED = {"kdft": 2**20, "transpose": 4096, "cooley-tukey": 4096, "auto": 0}  # terms, at most, of tiers of int8
 Row = dict[str, Any]
 
@@ -77,7 +77,7 @@ def exact(given: np.ndarray, k: np.ndarray | None) -> np.ndarray:
 
 
 def measured(n: int, method: str, tier: str, mesh: Any) -> Iterator[Row]:
-    """The bound, and the error of each line over it; nothing where there is no such plan."""
+    """The bound, and the error of each line over it; nothing if there is no such plan."""
     dtype = np.dtype(np.complex128 if tier == "float64" or TIERS[tier].slices else np.complex64)
     some = np.array([0, 1, 2, 5, n // 2, n // 3, n // 4, n - 1]) if method == "kdft" and n > WHOLE else None
     how: dict[str, Any] = {"method": method} if some is None else {"points": [mf.Points.turns(some / n)]}

@@ -1,7 +1,7 @@
-"""Seconds of CPU that compiling takes: on 8 virtual devices, or of a plan for a pod that is only described.
+"""CPU seconds of compiling: on 8 virtual devices, or of a plan for a described pod.
 
-Prints seconds of the first call, of the second, and their difference. CPU time of the process changes less with a busy
-machine than the clock; what is not the compiler's is tracing and lowering.
+Prints seconds of the first call, of the second, and their difference. CPU time depends less than wall time on other
+work. It includes tracing and lowering.
 """
 
 import time

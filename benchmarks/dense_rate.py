@@ -1,7 +1,7 @@
-"""How near the dense 3-D KDFT comes to the machine's matrix-product rate: 256^3 complex64 on 8 CPU devices.
+"""The dense 3-D KDFT against the machine's matrix-product rate: 256^3 complex64 on 8 CPU devices.
 
-One large float32 product; the real products of a ring step alone, whole and in tiles; what is moved besides; kdftn on
-three meshes. `--only TEXT`: the large product and what has that in its name. Useful operations are 8 for a complex
+One large float32 product; the real products of a ring step alone, whole and in tiles; the copies besides; kdftn on
+three meshes. `--only TEXT`: the large product and rows with TEXT in their names. Useful operations are 8 for a complex
 multiplication and addition (4 real multiplications) or 6 (3).
 """
 

@@ -25,7 +25,7 @@ from .common import relative, table
 from .rows import append
 from .timing import Call, spread, timed
 
-OUTPUTS = 64  # samples of a transform, where not as many as inputs
+OUTPUTS = 64  # samples of a transform with fewer samples than inputs
 BATCH, ROUNDS = 4096, 15  # columns and rounds of `speed`
 MOST = 65536  # points of the longest line
 SIZES = [(n, n) for n in (16, 31, 32, 64, 127, 128, 251, 256, 509, 512, 1024)] + [(1024, m) for m in (16, 64, 256)]
@@ -56,7 +56,7 @@ def noise(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def exact(turns: Any, logs: Any, columns: int) -> np.ndarray:
-    """z_k^-n in longdouble; the upper half of a turn times n is exact, so that it is reduced without loss."""
+    """z_k^-n in longdouble; the upper half of the fraction times n is exact, so it is reduced without loss."""
     t, n = np.asarray(turns, np.longdouble)[:, None], np.arange(columns, dtype=np.longdouble)
     high = np.rint(t * 2**32) / 2**32
     angle = 2 * PI * ((high * n) % 1 + (t - high) * n)
@@ -97,7 +97,8 @@ def tiers(most: int) -> Iterator[Row]:
 
 
 def phases(most: int) -> Iterator[Row]:
-    """Relative L2 error of one dimension at 64 random turns t, 4 columns: KDFT, numpy.vander, and exp(-2 pi i n t)."""
+    """Relative L2 error of one dimension at 64 random fractions t, 4 columns: KDFT, numpy.vander, and exp(-2 pi i n
+    t)."""
     for n in capped((64, 1024, 4096, 16384, 65536), most):
         row: Row = {"N": n}
         for dtype in ("complex64", "complex128"):
@@ -199,8 +200,8 @@ def inverse(most: int) -> Iterator[Row]:
 
 
 def regularised(most: int) -> Iterator[Row]:
-    """What complex64 refuses at N = 64, with tikhonov= or truncation=, in complex128. Condition: of what is solved
-    instead."""
+    """Points that complex64 refuses at N = 64, with tikhonov= or truncation=, in complex128. The condition is that of
+    the regularised problem."""
     n = min(64, most)
     refused = {name: one for name, one in families(n).items() if solved(one, n, "complex64")["x"] == "refused"}
     for name, points in refused.items():
@@ -213,7 +214,7 @@ def regularised(most: int) -> Iterator[Row]:
 def speed(most: int) -> Iterator[Row]:
     """Milliseconds for a complex64 block of N x 4096 along N, one device: medians of 15 interleaved calls. M samples;
     the FFT makes all N. Spread: the middle half of the times over their median, the median of all cases. Errors:
-    relative L2, random turns."""
+    relative L2 at random points."""
     for n, m in SIZES if most >= MOST else [(most, most)]:
         calls, errors = prepared(n, m)
         quarters = {name: spread(one.seconds) for name, one in timed(calls, ROUNDS).items()}
@@ -226,7 +227,7 @@ def speed(most: int) -> Iterator[Row]:
 
 
 def prepared(n: int, m: int) -> tuple[dict[str, Call], Row]:
-    """The calls to time, and errors of the first samples. finufft's data lie in rows, as it wants them.
+    """The calls to time, and errors of the first samples. finufft gets its data in rows, as it requires.
 
     finufft's modes are centred: its samples lack the phase of n // 2 modes.
     """

@@ -1,8 +1,8 @@
 """Float64 from products of slices: errors by the number of slices, against direct sums in np.longdouble.
 
-White noise, cut over eight CPU devices along the first dimension: the error at 24 sampled results, of the inverse, and
-of the adjoint, <z, F x> - <F* z, x> by the norms of z and F x. Points are uniform, anywhere ("turns"), or within a
-quarter of a step of the uniform ones ("near"), whose systems are solved; lines of FFTs stay cut ("line").
+White noise, cut over eight CPU devices along the first dimension: errors at 24 results, of the inverse, and of the
+adjoint, <z, F x> - <F* z, x> by the norms of z and F x. Points are uniform, anywhere ("turns"), or within a quarter
+step of uniform ones ("near"), whose systems are solved; lines of FFTs stay cut ("line").
 """
 
 import time

@@ -1,9 +1,9 @@
-"""What a 3-D transform on 8 described H100s moves through memory between cuFFT's calls and the all-to-alls.
+"""Memory traffic of a 3-D transform on 8 described H100s, between cuFFT's calls and the all-to-alls.
 
     passes = (bytes read + bytes written) / (2 bytes of a device's block of the complex array)
 
-Nothing runs: XLA's compiler for CUDA makes the programs. A call of cuFFT is one pass; what is neither FFT nor
-all-to-all is lost. A slice counts for what is taken, an update in place for what is put there.
+Nothing runs: XLA's compiler for CUDA makes the programs. A call of cuFFT is one pass. Passes besides FFTs and
+all-to-alls are lost. A slice counts with the bytes that it reads, an update in place with those that it writes.
 """
 
 import itertools
@@ -103,7 +103,7 @@ def passed(program: Program) -> dict[str, int]:
 
 
 def _bytes(program: Program, instruction: Instruction, types: dict[str, str]) -> int:
-    """Of one execution. The start of a collective names its operands among its results."""
+    """Bytes of one execution. The start of a collective names its operands among its results."""
     if instruction.opcode in SLICES:
         return 2 * bytes_of(instruction.type)
     if instruction.opcode == "dynamic-update-slice":

@@ -1,6 +1,6 @@
-"""Transforms alone, donated, in a `jit` of the user's, and in a `lax.scan`, beside mpi4py-fft on a rank for each core.
+"""Transforms alone, donated, in the user's `jit`, and in a `lax.scan`, beside mpi4py-fft on one rank per core.
 
-complex64, natural order, eight CPU devices. A turn is one there and back of a scan. mpi4py-fft leaves its output
+complex64, natural order, eight CPU devices. One iteration of a scan is a round trip. mpi4py-fft leaves its output
 transposed. `--turns 0` leaves out scans, `--slab` mpi4py-fft's pencils, whose ranks keep more arrays than memory holds
 at 512^3.
 """
@@ -27,12 +27,12 @@ from .measure.on_devices import plan_of
 from .rows import append, cores
 from .timing import Call, timed
 
-ONCE, TURN = "once", "a turn"  # what a median is compared with: one transform, or one there and back
+ONCE, TURN = "once", "a turn"  # the compared median: one transform, or one round trip
 HEADS = ("", "mesh", "", "ms", "mpi4py-fft's best over it", "temporaries, blocks")
 
 
 class Program(NamedTuple):
-    """Who, on which mesh, how, what it is compared with, its call, how many such are in a call, temporaries."""
+    """Library, mesh, program, the compared median, the call, transforms per call, temporaries."""
 
     library: str
     mesh: tuple[int, ...]
@@ -90,7 +90,7 @@ def _scanned(plan: Plan, turns: int) -> Callable[[Any], Any]:
 
 
 def _alternating(program: Callable[[Any], Any], x: Any) -> Call:
-    """A call that eats what the last one left: a transform of zeros takes as long as any, and does not grow."""
+    """A call that takes the result of the last one: a transform of zeros takes the usual time, and does not grow."""
     held = [jax.block_until_ready(x * 0)]
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Rows as tables, for the site's pages of rows: told apart by their own fields, and never mixed across runs.
+"""Rows as tables, for the site's pages of rows: recognized by their fields, and never mixed across runs.
 
 cases        `fft`, `scaling`        a case and the seconds of every call, over the fastest baseline of its run
 evaluation   `paper`                 one number of the paper's evaluation
@@ -66,7 +66,7 @@ class Table(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A chapter: its name in links, its title, what is to be seen, and its tables."""
+    """A chapter: its name in links, its title, an introduction, and its tables."""
 
     name: str
     title: str

@@ -46,7 +46,7 @@ def transforms(size: int) -> Calls:
 
 
 def products(size: int) -> Calls:
-    """A matrix of which each device has rows, times one whose rows go round."""
+    """A matrix with rows on each device, times one whose rows go round the ring."""
     mesh, n, spec = mesh_of((8,)), 8 * size, P("x")
     matrix, x = (mf.shard(noise((n, n), "float32", seed), mesh, spec) for seed in (0, 1))
 

@@ -2,7 +2,7 @@
 
     row = columns of the benchmark + versions, device, cpu, cores, load_before, date, commit, command
 
-Rows of all ages have one reader, `read`: older ones kept some of these in objects of their own.
+One reader, `read`, reads rows of all ages: older rows kept some of these fields in nested objects.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def circumstances(*packages: str) -> Values:
 
 
 def write(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str) -> None:
-    """Writes rows in place of what was there, with their circumstances where they do not say them."""
+    """Writes rows in place of older ones, with their circumstances if they lack them."""
     if path is not None:
         with replacing(path, overwrite=True) as temporary:
             append(temporary, rows, *packages)

@@ -1,7 +1,7 @@
-"""Transforms at scattered points beside finufft on two threads, in one process: time of the cores and on the clock.
+"""Transforms at scattered points beside finufft on two threads, in one process: CPU time and wall time.
 
-The image lies on 8 CPU devices; values lie as the caller has them, or in the plan's order ("placed"). Errors are
-against direct float64 sums, at 300 drawn points (type 2) or samples of the image (type 1; 30 beyond 100,000 points).
+The image is on 8 CPU devices; values are in the caller's order, or in the plan's ("placed"). Errors are against direct
+float64 sums, at 300 random points (type 2) or samples of the image (type 1; 30 beyond 100,000 points).
 """
 
 import functools
@@ -102,7 +102,7 @@ def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: i
 
 
 def trajectory_of(name: str, dims: int, many: int, rng: np.random.Generator) -> np.ndarray:
-    """About so many points (M, d) in turns, M a multiple of 8."""
+    """About so many points (M, d) in cycles per sample, M a multiple of 8."""
     if name == "random":
         return rng.random((many - many % 8, dims)) - 0.5
     samples = 8 * max(1, round(math.sqrt(many / 8) / 8)) * (2 if dims == 2 else 1)

@@ -44,7 +44,7 @@ COLUMNS = ("devices", "shape", "points", "trajectory", "tol", "sigma", "ends", "
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scaled:
-    """The steps behind the fine grid, for more points that lie as a sample of them does."""
+    """The steps behind the fine grid, for more points with the distribution of a sample."""
 
     post: PostTransform
     points: int

@@ -1,4 +1,4 @@
-"""Seconds of calls that take turns, so that a noisy machine cannot favour one of them.
+"""Seconds of interleaved calls, so that a noisy machine cannot favour one of them.
 
 round     every call once, in an order shuffled every time
 thin      a call that takes over SLOW times the median of all joins one round in THIN

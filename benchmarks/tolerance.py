@@ -25,7 +25,7 @@ COUNTS = (1, 2, 5, 20, 50)  # of points, as programs are compiled
 SPANS = (0.0, 0.3, 4.7, 9.2)  # of type 3: positions times frequencies along a dimension
 LONG = 60.7  # in one dimension
 EACH = 10  # sets of one program
-MANY = 20  # points from which random values have an error relative to their sums alone
+MANY = 20  # fewer points have no error relative to their sums alone
 PLACES = ("even", "cluster", "equal", "cells", "turns", "mixed")
 VALUES = ("random", "constant", "alternating", "one", "wave")
 EDGES = (0.0, 0.5, 1e-9, -1e-9, 0.25)  # of a cell
@@ -84,7 +84,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def measured(sets: int, seed: int, each: int = EACH) -> Iterator[dict[str, Any]]:
-    """A row for each set, `each` of one program; every type, precision and decade in turn."""
+    """A row for each set, `each` of one program, over all types, precisions and decades."""
     decades = [(dtype, 10.0**-k) for dtype in LEAST_TOL for k in range(1, 13) if 10.0**-k >= LEAST_TOL[dtype] * 0.99]
     families = [(kind, *decade) for kind in (1, 2, 3) for decade in decades]
     for at in range(math.ceil(sets / each)):
@@ -143,7 +143,7 @@ def _image(rng: np.random.Generator, program: Program, places: str) -> tuple[np.
 def _lengths(rng: np.random.Generator, program: Program, places: str) -> tuple[np.ndarray, np.ndarray]:
     """Positions and frequencies of type 3 that span the same in every set of a program; sums are as many."""
     spans, unit = np.array(program.spans), 10.0 ** rng.integers(-2, 3)
-    positions, frequencies = 2 * np.maximum(spans, 4), np.array(program.grid) / 2  # cells of what they span
+    positions, frequencies = 2 * np.maximum(spans, 4), np.array(program.grid) / 2  # cells of their span
     found = []
     for cells, scale in ((positions, unit), (frequencies, 1 / unit)):
         turns = (_placed(rng, places, (program.held, len(spans)), cells) + 0.5) % 1 - 0.5
@@ -172,7 +172,7 @@ def _placed(rng: np.random.Generator, places: str, size: tuple[int, int], cells:
 
 def _values(rng: np.random.Generator, values: str, matrix: np.ndarray, used: int) -> np.ndarray:
     size, there = matrix.shape[1], np.arange(matrix.shape[1])
-    if values == "one":  # a column of the matrix, that of the first or last sample as often as all others
+    if values == "one":  # a column of the matrix: half of the time that of the first or last sample
         one = int(rng.choice([0, used - 1, int(rng.integers(used))]))
         return np.where(there == one, 1.0 + 0.5j, 0)
     found = {
@@ -206,7 +206,7 @@ def _found(program: Program, one: Set) -> np.ndarray:
 
 
 def _turns(points: np.ndarray) -> mf.Scattered:
-    return mf.Scattered.lengths(points)  # turns, too, but never taken for radians
+    return mf.Scattered.lengths(points)  # also cycles per sample, but never read as radians
 
 
 def _cells(rows: list[dict[str, Any]]) -> list[str]:

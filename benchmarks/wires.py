@@ -1,7 +1,7 @@
-"""Wires measured: two processes over loopback, where bytes cost, and how wrong results of each tier and wire are.
+"""Wires measured: time between two processes over loopback, and errors of each tier and wire.
 
-loopback: 256^3 over two processes of one CPU device, which talk over gloo, there and back in turns by every wire.
-`tc qdisc add dev lo root tbf rate 2gbit burst 4mb latency 20ms` makes it slow; `--link` says so in the rows.
+loopback: 256^3 over two processes of one CPU device, which talk over gloo, forward and back by every wire, interleaved.
+`tc qdisc add dev lo root tbf rate 2gbit burst 4mb latency 20ms` makes it slow; `--link` names the link in the rows.
 accuracy: lines cut over eight CPU devices, by dense products of every tier and by redistributions over every wire.
 """
 
@@ -78,7 +78,7 @@ def loopback(rounds: int, size: int) -> list[Row]:
 
 
 def one_process(process: int, address: str, rounds: int, size: int) -> None:
-    """Prints what one of the processes finds: there and back by every wire, in turns, in the same order in both."""
+    """Prints the times of one process: forward and back by every wire, interleaved, in the same order in both."""
     cpu_devices(1)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, PROCESSES, process)
@@ -102,7 +102,7 @@ def one_process(process: int, address: str, rounds: int, size: int) -> None:
 
 
 def accuracy(sizes: tuple[int, ...]) -> Iterator[Row]:
-    """A row for each tier and wire and each N: the errors of all fields, and what the plan prints."""
+    """A row for each tier and wire and each N: the errors of all fields, and the printed bound."""
     cpu_devices(wide=True)
     mesh, spec = mesh_of((8,)), P(None, "x")
     ways = [("kdft", tier, "exact") for tier in TIERS]

@@ -1,12 +1,12 @@
-"""Cosmology: a random density with a given power spectrum, the flow it causes, and the way back by gradients.
+"""Cosmology: a random density with a given power spectrum, the flow it causes, and an inversion by gradients.
 
 The density contrast of the early universe is white noise w, coloured by a power spectrum P: delta = F^-1 sqrt(P) F w.
-Gravity moves matter. To first order (Zel'dovich) a particle at q goes to q + psi(q), down the potential phi:
+Gravity moves matter. To first order (Zel'dovich) a particle at q moves to q + psi(q), down the potential phi:
 
     laplacian phi = delta,   psi = -grad phi
 
-Which initial noise explains displacements d that are seen, with errors sigma, in a part of the box? The most probable
-one minimizes a loss, whose gradient goes back through derivatives, Poisson equation and colouring:
+Which initial noise explains displacements d that are observed, with errors sigma, in a part of the box? The most
+probable one minimizes a loss, whose gradient passes through derivatives, Poisson equation and colouring:
 
     loss(w) = sum_seen |psi(w) - d|^2 / (2 sigma^2) + sum w^2 / 2
 
@@ -50,7 +50,7 @@ def displacement(delta):
 
 
 def loss(noise, data, seen):
-    """Half of chi^2, of what is seen and of the noise itself."""
+    """Half of chi^2, of the observations and of the noise itself."""
     misfit = seen * (displacement(density(noise)) - data) / SIGMA
     return (misfit**2).sum() / 2 + (noise**2).sum() / 2
 
@@ -116,5 +116,5 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", 8)  # where there is no accelerator
+    jax.config.update("jax_num_cpu_devices", 8)  # without an accelerator
     main()

@@ -5,10 +5,10 @@ The tiles of the next pass cut other dimensions:
 
     X[k_x, k_y, k_z] = F_x (F_y F_z a[n_x, n_y, n_z])        pass 1: y and z; pass 2: x
 
-`mf.passes` plans as few of them as fit in a budget of bytes, `run_passes` runs them. Several processes share the tiles,
-each on devices of its own. A run that ends anywhere, by a power cut or here by SIGKILL, is resumed after the last tile
-of each process. (In a terminal: `meshfft transform` with `--memory` and `--resume`.) The array is a sum of Gaussians,
-products of lines, so NumPy has its spectrum from those of the lines.
+`mf.passes` plans as few passes as fit in a budget of bytes, and `run_passes` runs them. Several processes share the
+tiles, each on separate devices. A run that ends anywhere, by a power cut or here by SIGKILL, is resumed after the last
+tile of each process. (In a terminal: `meshfft transform` with `--memory` and `--resume`.) The array is a sum of
+Gaussians, which are products of lines, so NumPy computes its spectrum from the lines.
 
     python examples/larger_than_memory.py --picture larger_than_memory.png              # 128^3 in 4 MB a process
     python examples/larger_than_memory.py --size 2048 --memory 8e9 --folder /scratch    # 34 GB in 8 GB
@@ -35,7 +35,7 @@ from meshfft.out_of_core import chunk_of, run_passes
 
 
 def lines(n):
-    """Of each Gaussian its lines along x, y and z."""
+    """The lines of each Gaussian along x, y and z."""
     middle, width = np.random.default_rng(0).uniform([[[0.2]], [[0.01]]], [[[0.8]], [[0.05]]], (2, 3, 40)) * n
     return np.exp(-(((np.arange(n) - middle[..., None]) / width[..., None]) ** 2) / 2)
 

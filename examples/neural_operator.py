@@ -1,7 +1,7 @@
 """Machine learning: a Fourier neural operator, trained on a mesh that cuts the batch and every sample.
 
 It learns an operator, from functions to functions: from the potential psi of a flow u = grad psi at time 0 to that at
-time T. This obeys a Hamilton-Jacobi equation (Burgers' equation for u), in which shocks form:
+time T. This obeys a Hamilton-Jacobi equation (Burgers' equation for u), which forms shocks:
 
     d psi / dt + |grad psi|^2 / 2 = nu laplacian psi
 
@@ -9,7 +9,7 @@ By Cole and Hopf's substitution exp(-psi / 2 nu) diffuses: NumPy makes exact dat
 mixes channels: R the lowest modes, W all points (Li et al., arXiv:2010.08895).
 
 The mesh is `("batch", "space")`, the data `P("batch", None, "space", None)`. `mf.truncate_spectrum` takes the lowest
-modes of a spectrum that is cut, R is cut alike, and `mf.pad_spectrum` goes back: no device sees a whole spectrum.
+modes of a cut spectrum, R is cut alike, and `mf.pad_spectrum` restores the size: no device sees a whole spectrum.
 
     python examples/neural_operator.py --picture neural_operator.png        # with `pip install -e ".[examples]"`
     python examples/neural_operator.py --size 512 --width 64 --steps 5000 --mesh 8,8
@@ -116,5 +116,5 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", 8)  # where there is no accelerator
+    jax.config.update("jax_num_cpu_devices", 8)  # without an accelerator
     main()

@@ -6,8 +6,8 @@ the way (the angular spectrum method, paraxial):
 
     u(z) = F^-1 exp(-i pi w z |nu|^2) F u(0),   nu: cycles per length
 
-Over the other half, d, the light gathers in a spot that is fifty times smaller. Fresnel's integral for it is a
-Fourier transform of u times a chirp, wanted at a few frequencies that lie close together:
+Over the other half, d, the light gathers in a spot that is fifty times smaller. Fresnel's integral for it is a Fourier
+transform of u times a chirp, needed at a few frequencies in a narrow band:
 
     u(x) = 1 / (i w d) sum_n u_n exp(i pi |x_n|^2 / (w d)) exp(-2 pi i x.x_n / (w d)) dx^2      (but for its phase)
 
@@ -102,5 +102,5 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", 8)  # where there is no accelerator
+    jax.config.update("jax_num_cpu_devices", 8)  # without an accelerator
     main()

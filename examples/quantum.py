@@ -58,7 +58,7 @@ def chebyshev(psi, v, time):
     k = 2 * np.pi * np.fft.fftfreq(len(psi), BOX / len(psi))
     kinetic = (k[:, None] ** 2 + k**2) / 2
     largest = kinetic.max() + v.max()
-    centre = largest / 2  # H - centre lies between -centre and centre
+    centre = largest / 2  # the eigenvalues of H - centre are between -centre and centre
 
     def scaled(f):
         return (np.fft.ifft2(kinetic * np.fft.fft2(f)) + v * f) / centre - f
@@ -111,5 +111,5 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", 8)  # where there is no accelerator
+    jax.config.update("jax_num_cpu_devices", 8)  # without an accelerator
     main()

@@ -116,5 +116,5 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", 8)  # where there is no accelerator
+    jax.config.update("jax_num_cpu_devices", 8)  # without an accelerator
     main()

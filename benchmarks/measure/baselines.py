@@ -1,7 +1,7 @@
-"""The table of baselines: who there is, what each can do, the ways each is called, and what prepares it.
+"""The table of baselines: what each can do, its variants, and its setup.
 
-A baseline that is not installed, or does not do a task, is reported with the reason. Its ways are all that are likely
-to be its best, so that nobody is beaten by a bad choice.
+A baseline that is not installed, or does not do a task, is reported with the reason. Its variants include all that are
+likely to be its best, so a bad choice decides nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class Baseline(NamedTuple):
     what: tuple[str, ...]  # the kinds of transform it does
     prepare: Callable[[Case, Data, Place], Prepared]
     ways: Ways  # the cases of a task, from the meshes that are asked for and the number of cores
-    modules: tuple[str, ...]  # what has to be installed
+    modules: tuple[str, ...]  # packages that must be installed
     packages: tuple[str, ...]  # what brings that; rows have their versions
 
     def cases(self, task: Task, meshes: Meshes, cores: int) -> list[Case]:
@@ -42,7 +42,7 @@ class Baseline(NamedTuple):
 
 
 def names_for(what: str) -> list[str]:
-    """The baselines to set beside meshfft: those that do random points, or all others."""
+    """The baselines beside meshfft: those for random points, or all for grids."""
     others = {name: one for name, one in BASELINES.items() if name != MESHFFT}
     return [name for name, one in others.items() if (POINTS in one.what) == (what == POINTS)]
 
@@ -105,4 +105,4 @@ _ALL = (
     Baseline("finufft", (POINTS,), on_cores.prepare_finufft, _alone("finufft"), ("finufft",), ("finufft",)),
 )
 BASELINES = {baseline.name: baseline for baseline in _ALL}
-SCALING = ("jnp-sharded", "jaxdecomp", "mpi4py-fft")  # can be told how many devices or ranks to take
+SCALING = ("jnp-sharded", "jaxdecomp", "mpi4py-fft")  # take a number of devices or ranks

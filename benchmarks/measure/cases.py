@@ -1,4 +1,4 @@
-"""Cases: what is computed, and how and by whom; plain values, so that they go to a file and back.
+"""Cases: a task, and a library with its options; plain values that a file can hold.
 
 task    shape, type, kind, and samples at random points: what all baselines share
 case    a task, a library, and its way: mesh, method, order, precision, ring
@@ -36,7 +36,7 @@ class Case:
     dtype: str = "complex64"
     kind: str = "fft"
     samples: tuple[int, ...] = ()
-    mesh: tuple[int, ...] = ()  # devices, or MPI ranks, along axes, of which axis i cuts dimension i; none for one
+    mesh: tuple[int, ...] = ()  # devices, or MPI ranks, along axes; axis i cuts dimension i; empty for one
     method: str = ""  # meshfft's, or what distinguishes two cases of a baseline
     order: str = ""
     precision: str = ""

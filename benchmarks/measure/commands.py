@@ -32,11 +32,11 @@ def fft(
     rows: own.Rows = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Measure transforms of one array: meshfft on each mesh, and what else there is.
+    """Measure transforms of one array: meshfft on each mesh, and every baseline.
 
-    Calls take turns in an order shuffled every round. Without --mesh: slab, pencil and block of all devices; on
-    the CPU eight that share its cores. With --samples: kdftn, and finufft along one dimension after the other, on all
-    cores and asked for 1e-6, in complex128 1e-12. Rows that are there are replaced.
+    Calls are interleaved in an order shuffled every round. Without --mesh: slab, pencil and block of all devices; on
+    the CPU eight that share its cores. With --samples: kdftn, and finufft along one dimension after another, on all
+    cores and asked for 1e-6, in complex128 1e-12. Existing rows of the same cases are replaced.
     """
     own.check_flags(rounds, rows)
     task, title = own.task_of(shape, dtype, kind), ""

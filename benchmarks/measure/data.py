@@ -1,4 +1,4 @@
-"""What a library is given, and what it makes of it: a place, input and truth, and a call that is ready.
+"""Inputs and truths for a library, and a call of it that is ready to time.
 
 input    Gaussian noise from a fixed seed
 truth    scipy.fft's transform of the input in double precision; of random points a direct sum
@@ -65,7 +65,7 @@ def scipy_call(kind: str) -> Callable[..., np.ndarray]:
 
 
 def sampled(x: np.ndarray, turns: Sequence[np.ndarray]) -> np.ndarray:
-    """sum_n x[n] exp(-2 pi i n t) along every dimension; the upper half of a turn times n is exact."""
+    """sum_n x[n] exp(-2 pi i n t) along every dimension; the upper half of the fraction times n is exact."""
     y = x.astype(np.complex128)
     for axis, t in enumerate(turns):
         n, high = np.arange(y.shape[axis]), np.rint(t * 2**32) / 2**32

@@ -40,13 +40,13 @@ Baselines = Annotated[str, BESIDE]
 Rounds = Annotated[int, typer.Option(metavar="N", help="How often each call is timed; slow ones less often.")]
 Rows = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")]
 CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a baseline's threads would spin on into others' calls
-VIRTUAL = 8  # CPU devices, where nobody says how many
+VIRTUAL = 8  # CPU devices by default
 WIDE, REAL = ("complex128", "float64"), ("float32", "float64")
 Ways = list[dict[str, str]]
 
 
 def ways_of(method: str, order: str, precision: str, ring: str = "auto") -> Ways:
-    """Keywords of a case of meshfft's for each combination that flags name, all of which are known."""
+    """Keywords of a meshfft case for each combination of the flags, all of them known names."""
     chosen = [_choices(text, name) for text, name in ((method, "method"), (order, "order"), (precision, "precision"))]
     _allow_wide("float64" in chosen[2])
     rings = {} if ring == "auto" else {"ring": flags.check_choice(ring, flags.CHOICES["ring"], "--ring")}
@@ -82,10 +82,10 @@ def start_meshes(texts: Sequence[str] | None, ndim: int) -> tuple[list[jax.Devic
 
 
 def start_devices(count: int | None, flag: str = "--mesh") -> list[jax.Device]:
-    """Running devices: the machine's where there are enough, else CPU devices that share its cores.
+    """Running devices: the machine's if there are enough, else CPU devices that share its cores.
 
-    Without a number, all accelerators of the machine, or VIRTUAL CPU devices. It has to come before any other use of
-    JAX in the process.
+    Without a number, all accelerators of the machine, or VIRTUAL CPU devices. Call it before any other use of JAX in
+    the process.
     """
     found = running_devices(count or VIRTUAL, flag)
     if count is None:
@@ -102,7 +102,7 @@ def check_flags(rounds: int, rows: Path | None) -> None:
 
 
 def cases_of(task: Task, meshes: Sequence[tuple[int, ...]], ways: Ways, baselines: Sequence[str]) -> list[Case]:
-    """meshfft's cases, some of which have a walk, and those of baselines."""
+    """meshfft's cases, of which at least one must have a walk, and those of baselines."""
     own = [case_of(task, MESHFFT, mesh, **way) for mesh in meshes for way in ways]
     check_walks(own)
     return own + _theirs(task, baselines, meshes, files.cores())
@@ -115,7 +115,7 @@ def cases_on(task: Task, devices: Sequence[jax.Device], ways: Ways, baselines: S
 
 
 def check_walks(own: Sequence[Case]) -> None:
-    """Refuses cases of meshfft of which none has a walk, with what the first is refused with."""
+    """Refuses meshfft's cases if none has a walk, with the reason of the first."""
     refusals: list[Exception] = []
     for case in own:
         try:

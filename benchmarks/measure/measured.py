@@ -1,6 +1,6 @@
-"""Measures cases: each is prepared and checked, then they take turns; a row for each, or why it could not be.
+"""Measures cases: prepares and checks each, then interleaves their calls; a row for each, or the reason of its failure.
 
-A baseline that raises is a row that says why, not the end of the run.
+A baseline that raises becomes a row with the reason, and the run continues.
 """
 
 import dataclasses

@@ -74,7 +74,7 @@ class MpiRanks:
 
 def _answer(run: subprocess.Popen[str], log: Path, asked: str = "") -> Any:
     assert run.stdin is not None and run.stdout is not None
-    with contextlib.suppress(BrokenPipeError):  # they have ended; the log says why
+    with contextlib.suppress(BrokenPipeError):  # they have ended; the log has the reason
         run.stdin.write(asked)
         run.stdin.flush()
     if line := run.stdout.readline():

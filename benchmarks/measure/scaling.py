@@ -49,7 +49,7 @@ def points(seconds: dict[int, float], weak: bool) -> list[Point]:
 
 
 def grown(shape: Sequence[int], first: int, devices: int) -> tuple[int, ...]:
-    """The array with as many points a device: the shortest dimension grows by each prime factor in turn."""
+    """The array with equally many points per device: the shortest dimension grows by each prime factor."""
     if devices % first != 0:
         raise ValueError(f"--devices {devices} is no multiple of {first}, the fewest: blocks would differ")
     found = list(shape)
@@ -90,7 +90,7 @@ def tables(rows: Sequence[Row], weak: bool) -> dict[str, list[list[str]]]:
 
 
 def fastest(rows: Sequence[Row]) -> list[Row]:
-    """Of the rows of one way on as many devices the fastest: each is to have its best mesh."""
+    """The fastest row of each variant on equally many devices, so that each has its best mesh."""
     found: dict[tuple[str, int], Row] = {}
     for row in rows:
         key = row.case.name, row.case.devices

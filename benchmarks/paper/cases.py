@@ -1,7 +1,7 @@
-"""The paper's evaluation: what it measured, and every walk that it speaks of, as a plan on a machine.
+"""The paper's evaluation: its measurements, and every walk that it mentions, as a plan on a machine.
 
-The paper's algorithms go one way and wait for what is sent: their seconds are the sum of all resources, those of the
-others what is left in sight. Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section V, Table I.
+The paper's algorithms send one way and wait for messages, so their seconds are the sum of all resources; other walks
+count only exposed time. Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section V, Table I.
 """
 
 import dataclasses

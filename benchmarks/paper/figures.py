@@ -1,6 +1,6 @@
 """The evaluation's figures, drawn from its rows: strong scaling, single operations, a breakdown, and Table I as bars.
 
-Every label says what is measured and what is modelled. Nothing is computed here.
+Every label marks its numbers as measured or modelled. Nothing is computed here.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from .rows import Row, find
 from .tables import Entry, entries, is_compiled
 
 PAPER, OWN, OURS, BLOCKS, LOOSER, FLOOR = "#e8743b", "#9c3d0f", "#51127c", "#3c7fb1", "#a78bc4", "#555555"
-PARTS = {  # of the breakdown: what it shows, which parts that is, and in which colour
+PARTS = {  # the breakdown: label, parts and colour
     "arithmetic": (("products", "vector"), "#51127c"),
     "memory": (("memory",), "#a78bc4"),
     "all-to-alls": (("all-to-alls",), "#f6b26b"),
@@ -32,7 +32,7 @@ def check_folder(folder: Path) -> None:
 
 
 def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Draws every figure of which there are rows, in place of what was there; returns the files."""
+    """Draws every figure that has rows, in place of older files; returns the files."""
     figures, paths = need("matplotlib.figure", "drawing a figure"), []
     for name, title, draw in _drawings(rows):
         figure = figures.Figure(figsize=(6.4, 4.4), layout="constrained", dpi=150)

@@ -39,7 +39,7 @@ PUBLISHED = {
 
 
 def floor(family: str, n: int, topology: str, tier: str = "bf16x6") -> dict[str, float]:
-    """The floor of a transform of n^3 points by resource, the largest of which binds.
+    """The floor of a transform of n^3 points by resource; the largest one binds.
 
     8192^3 on v3, KDFT: products 18 x 8192^4 / (1024 x 123e12 / 6) = 3.86 s. FFT: links 0.2095 s, products
     18 x 256 x 8192^3 / 2.099e16 = 0.121 s (radices 64 and 128, padded to the 128 rows of a unit), memory
@@ -74,15 +74,15 @@ def exchange_seconds(n: int, rates: Rates) -> float:
 
 def ring_seconds(n: int, parts: tuple[int, ...], paired: int, rates: Rates, ways: int = 2) -> float:
     """All blocks round a ring for each dimension, in order: (p - 1) blocks of a device over a link, half of them each
-    way where `ways` is 2.
+    way if `ways` is 2.
 
-    Devices of one chip share its links, so that a hop carries all their blocks, but in the ring `paired` of which they
-    are neighbours: 8192^3 on v3 as (8, 16, 16), paired 0, is (7 x 1 + 15 x 2 + 15 x 2) x 2.147e9 / 82e9 = 1.75 s one
-    way, 0.88 s both ways.
+    Devices of one chip share its links, so a hop carries all their blocks, except in the ring `paired`, where they are
+    neighbours: 8192^3 on v3 as (8, 16, 16), paired 0, is (7 x 1 + 15 x 2 + 15 x 2) x 2.147e9 / 82e9 = 1.75 s one way,
+    0.88 s both ways.
     """
     block = n**3 * POINT / (rates.chips * rates.cores)
     hops = sum((p - 1) * (1 if d == paired else rates.cores) for d, p in enumerate(parts))
-    inside = rates.cores > 1 and parts[paired] == rates.cores  # the whole ring lies within a chip
+    inside = rates.cores > 1 and parts[paired] == rates.cores  # the whole ring is within a chip
     return (hops - (parts[paired] - 1) * inside) * block / rates.link / ways
 
 

@@ -1,4 +1,4 @@
-"""Rows: one number of the evaluation each, with how it is known and what it was made of."""
+"""Rows: one number of the evaluation each, with its origin and its inputs."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping

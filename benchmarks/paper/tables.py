@@ -25,7 +25,7 @@ Seconds = float | None
 
 
 class Entry(NamedTuple):
-    """One array of Table I, in seconds; None where there is none, modelled but for the paper's."""
+    """One array of Table I, in seconds, modelled except for the paper's own; None for a missing number."""
 
     family: str
     n: int

@@ -1,9 +1,9 @@
-"""The static schedule of a TPU program as its compiler dumps it: VLIW bundles, loops times turns, and slots used.
+"""The static schedule of a TPU program as its compiler dumps it: VLIW bundles, trip counts, and slots used.
 
     cycles of a body = max(its bundles, rows that its products feed one matrix unit) + those of each loop in it * turns
 
-A bundle is a cycle; waiting for DMA is not in it. The bundles after a branch that run before it is taken are of the
-loop. Loops of a grid whose blocks are brought by DMA turn twice more than the grid: that is taken off.
+A bundle is a cycle; waiting for DMA is not included. The bundles after a branch that run before it takes effect belong
+to the loop. A grid's loop whose blocks arrive by DMA runs two more iterations than the grid, which are subtracted.
 """
 
 import collections
@@ -36,7 +36,7 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """Cycles, how many of each unit's slots were used, and how many loops have turns that are not known."""
+    """Cycles, used slots of each unit, and the number of loops with an unknown trip count."""
 
     cycles: int
     used: dict[str, int]
@@ -47,7 +47,7 @@ class Spent:
         return Spent(self.cycles + other.cycles, used, self.unknown + other.unknown)
 
     def times(self, turns: int | None) -> "Spent":
-        """What so many turns spend; of an unknown number one."""
+        """The cost of so many iterations; of one if the number is unknown."""
         many = 1 if turns is None else turns
         used = {unit: many * used for unit, used in self.used.items()}
         return Spent(many * self.cycles, used, self.unknown + (turns is None))

@@ -1,9 +1,9 @@
-"""What FFT kernels of a TPU's vector unit cost by their compiled schedules, in cycles a point, beside XLA's FFT.
+"""Cost of FFT kernels of a TPU's vector unit by their compiled schedules, in cycles per point, beside XLA's FFT.
 
     cost = sum over passes of max(bundles, memory) + what the compiler estimates for copies beside them
 
 Nothing runs. `memory` is bytes over the rate of memory; XLA's FFT is the compiler's estimate, compiled with `--by
-kernel,xla` or taken from `--rows FILE`. `--table` writes what meshfft/tpu/price.py reads.
+kernel,xla` or taken from `--rows FILE`. `--table` writes the file that meshfft/tpu/price.py reads.
 """
 
 import json
@@ -90,7 +90,7 @@ def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
 def program(
     by: str, kind: str, lengths: Sequence[int], shape: Sequence[int], room: int
 ) -> tuple[Callable[..., Any], list[Sequence[int]]]:
-    """A transform of planes of that shape, by one kernel or by XLA's FFT, and the shapes of what it takes."""
+    """A transform of planes of that shape, by one kernel or by XLA's FFT, and the shapes of its arguments."""
     last = len(shape) - 1
     if kind in REAL:
         return _real(by, kind, shape, room)

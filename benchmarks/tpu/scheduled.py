@@ -1,7 +1,7 @@
-"""Programs compiled for a described TPU in a process of their own, and their static schedules; nothing runs on a TPU.
+"""Programs compiled for a described TPU in a separate process, and their static schedules; nothing runs on a TPU.
 
-The compiler reads its flags once, when it is loaded: so another process, which answers one line a job. A compiler that
-fails ends with its process; that job is then a row that says so, and the next has a new process.
+The compiler reads its flags once, when it is loaded. So a separate process answers one job per line. If the compiler
+crashes, its process ends, the job's row has the reason, and the next job gets a new process.
 """
 
 import contextlib
@@ -91,7 +91,8 @@ def compiled(build: Callable[..., Any], job: Job, topology: str, folder: str) ->
 
 
 def scheduled(program: Program, found: Mapping[str, Schedule]) -> dict[str, Any]:
-    """Bundles of the custom calls of one run, and the bytes that each reads and writes; of all where it has none."""
+    """Bundles of the custom calls of one run, and the bytes that each reads and writes; of the whole program if it has
+    no such calls."""
     run = [one for one in executed(program) if one.times and one.instruction.name in found]
     calls = [one for one in run if one.instruction.opcode == "custom-call"]
     types = {name: one.type for body in program.computations.values() for name, one in body.items()}
@@ -112,7 +113,7 @@ def _pass(one: Executed, schedule: Schedule, types: Mapping[str, str]) -> dict[s
 
 
 def read(folder: Path, delay: int) -> dict[str, Schedule]:
-    """The schedules that lie in a folder, by the instructions' names; equal ones were dumped once."""
+    """The schedules in a folder, by the instructions' names; equal ones were dumped once."""
     found = dict[str, Schedule]()
     for path in sorted(folder.glob("*-final_bundles.txt")):
         named = re.fullmatch(r"(\d+-(.*))-\d+-final_bundles\.txt", path.name)
@@ -130,7 +131,7 @@ def _empty(folder: str) -> None:
 
 
 def main() -> None:
-    """Answers jobs, one a line; what the compiler prints goes elsewhere."""
+    """Answers jobs, one per line; the compiler's output is redirected."""
     build, (topology, folder) = pkgutil.resolve_name(sys.argv[1]), sys.argv[2:]
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:

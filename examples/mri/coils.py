@@ -21,7 +21,7 @@ def orders(dims: int) -> np.ndarray:
 
 
 def coefficients(count: int, dims: int) -> np.ndarray:
-    """The numbers s_cp, of shape (count, 3^d): coils on a circle, in 3-D above and below the middle in turns."""
+    """The numbers s_cp, of shape (count, 3^d): coils on a circle, in 3-D alternately above and below the middle."""
     angles = 2 * np.pi * np.arange(count) / count
     height = np.where(np.arange(count) % 2, -DISTANCE, DISTANCE)
     centres = np.stack([DISTANCE * np.cos(angles), DISTANCE * np.sin(angles), height], -1)[:, :dims]
@@ -34,7 +34,7 @@ def maps(count: int, shape: Sequence[int]) -> np.ndarray:
     """The maps at the middles of the pixels, of shape (count, *shape)."""
     values = coefficients(count, len(shape)).reshape(count, *(3,) * len(shape))
     waves = [np.exp(1j * np.pi * np.outer((-1, 0, 1), (np.arange(n) + 0.5) / n - 0.5)) for n in shape]
-    for wave in waves:  # one dimension after the other, each leaves the front and comes back as the last
+    for wave in waves:  # each dimension moves from the front to the back
         values = np.tensordot(values, wave, (1, 0))
     return values
 

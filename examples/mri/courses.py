@@ -1,4 +1,4 @@
-"""How a way to the image goes: its error after so many applications of the normal operator."""
+"""Error of a reconstruction method after so many applications of the normal operator."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Course(NamedTuple):
 
 
 def follow(found: Scan, way: Way, say: Callable[[str], None] = print) -> Course:
-    """Takes a way to its end, and says the error of each image."""
+    """Runs a method to its end, and returns the error of each image."""
     course = Course(way.name, [], [], {})
     for count, image in way.images:
         course.counts.append(count)

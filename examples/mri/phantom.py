@@ -1,6 +1,6 @@
 """Shepp-Logan phantoms of ellipses (2-D) and ellipsoids (3-D), and their k-space in closed form.
 
-The image of a body with semi-axes a, turned by R about its centre r0, is v where |R^T (r - r0) / a| <= 1. It has the
+The image of a body with semi-axes a, rotated by R about its centre r0, is v where |R^T (r - r0) / a| <= 1. It has the
 spectrum
 
     S(f) = v exp(-2 pi i f.r0) prod(a) B(q),    q = |a R^T f|,    f in cycles per field of view, which has side 1
@@ -8,8 +8,7 @@ spectrum
     B(q) = J1(2 pi q) / q                      of the disk,      B(0) = pi
     B(q) = 4 pi (sin t - t cos t) / t^3        of the ball,      t = 2 pi q,  B(0) = 4 pi / 3
 
-so no discrete transform makes the data that a reconstruction is tested with. Pixel n of N lies at
-r = (n + 1/2) / N - 1/2.
+so the data of a reconstruction do not depend on a discrete transform. Pixel n of N is at r = (n + 1/2) / N - 1/2.
 """
 
 import dataclasses
@@ -31,7 +30,7 @@ ELLIPSES = """
  0.1  .0230 .023    0    -.606   0
  0.1  .0230 .046   .06   -.605   0
 """
-# The same heads in 3-D, with the heights of Schabel's phantom3d; turned about z only.
+# The same heads in 3-D, with the heights of Schabel's phantom3d; rotated about z only.
 ELLIPSOIDS = """
  1.0  .6900 .920 .810    0     0      0     0
 -0.8  .6624 .874 .780    0    -.0184  0     0
@@ -64,7 +63,7 @@ class Body:
     turn: np.ndarray
 
     def holds(self, points: np.ndarray) -> np.ndarray:
-        """Which of the points, of shape (..., d), lie inside."""
+        """Mask of the points, of shape (..., d), that are inside."""
         return np.asarray((((points - self.centre) @ self.turn / self.axes) ** 2).sum(-1) <= 1)
 
     def kspace(self, f: np.ndarray) -> np.ndarray:

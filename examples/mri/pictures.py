@@ -1,6 +1,6 @@
 """Pictures of a reconstruction: trajectory, coils, images with their errors, and errors by iteration. Needs matplotlib.
 
-Of a volume the middle plane is shown. Errors are drawn on one scale, to a fifth of the brightest pixel.
+A volume is shown by its middle plane. Errors are drawn on one scale, to a fifth of the brightest pixel.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,8 @@ def coils(found: Scan) -> Figure:
 
 
 def images(found: Scan, courses: "Sequence[Course]") -> Figure:
-    """The truth and what was found, and below each its error; of every way the last image, of the first two CG more."""
+    """The truth and the images, and below each its error: the last image of every method, and more of the first two
+    CG."""
     panels = [("truth", found.truth)]
     for course in courses:
         counts = [n for n in course.images if n in (5, 10, 20, 40)] if course.name == "CG from zero" else []

@@ -59,7 +59,7 @@ def variation(at: Problem, rounds: int) -> Iterator[tuple[int, Array]]:
 
 
 def reconstruct(found: Scan, at: Problem, iterations: int, say: Callable[[str], None] = print) -> list[Course]:
-    """All ways, one after the other."""
+    """All methods, in sequence."""
     descent, zero = descents(at), jnp.zeros_like(at.right)
     ways = [
         Way("density-compensated adjoint", iter([(0, at.start)])),

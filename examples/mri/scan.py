@@ -4,7 +4,7 @@ Data are integrals over the field of view, times the number of pixels, so that t
 
     d_cj = sum_n S_cn x_n exp(-2 pi i k_j.n)        but for what a pixel is not: a point
 
-Pixel n lies at (n + 1/2) / N - 1/2 in the view, the library counts n from 0: hence the phase exp(-pi i k.(N - 1)).
+Pixel n is at (n + 1/2) / N - 1/2 in the view, the library counts n from 0: hence the phase exp(-pi i k.(N - 1)).
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ TRAJECTORIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Scan:
-    """What is measured, and what is to be found.
+    """Measured data, and the truth to be found.
 
     Attributes:
         turns: the points, of shape (readouts, samples, d), in cycles per pixel.

@@ -2,8 +2,8 @@
 
     d_cj = sum_n S_cn x_n exp(-2 pi i k_j.n),    b = A^H W d,    N = A^H W A,    W = 1 or density weights
 
-N needs no points: it is Toeplitz, an FFT of twice the size there and back for each coil. Where a mesh axis cuts the
-coils, their sum goes over it: one sum of the image's blocks for each application of N, and nothing else is added up.
+N needs no points: it is Toeplitz, an FFT of twice the size forward and back for each coil. If a mesh axis cuts the
+coils, each application of N sums the image's blocks over that axis once, and sums nothing else.
 """
 
 from collections.abc import Sequence

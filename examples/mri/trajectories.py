@@ -1,4 +1,4 @@
-"""Trajectories through k-space, in turns (cycles per pixel): every coordinate lies from -1/2 to 1/2.
+"""Trajectories through k-space, in turns (cycles per pixel): every coordinate is between -1/2 and 1/2.
 
 Each has the shape (readouts, samples, d), as a scanner stores it. Frequency 0 is a sample of every line.
 """
@@ -9,13 +9,13 @@ GOLDEN = (5**0.5 - 1) / 2
 
 
 def radial(spokes: int, samples: int, turn: float = GOLDEN) -> np.ndarray:
-    """Lines through the middle, each turned by `turn` half circles from the last: the golden angle, 111.2 degrees."""
+    """Lines through the middle, each rotated by `turn` half circles from the last: the golden angle, 111.2 degrees."""
     angle = np.pi * turn * np.arange(spokes)
     return _along(samples, np.stack([np.cos(angle), np.sin(angle)], -1))
 
 
 def spiral(interleaves: int, samples: int, turns: float = 16) -> np.ndarray:
-    """Archimedes' spirals from the middle outwards, evenly turned."""
+    """Archimedes' spirals from the middle outwards, at equal angles."""
     radius = (np.arange(samples) + 0.5) / samples
     angle = 2 * np.pi * (turns * radius + np.arange(interleaves)[:, None] / interleaves)
     return np.asarray(0.5 * radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], -1))
