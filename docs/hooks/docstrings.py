@@ -13,7 +13,7 @@ from formulas import is_formula, latex_of, mathml
 
 
 class Docstrings(griffe.Extension):
-    """Rewrites the docstrings of what the reference shows."""
+    """Rewrites the docstrings in the reference."""
 
     def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         if obj.docstring is not None:
@@ -42,7 +42,7 @@ def rewritten(text: str) -> str:
 
 def _block(block: str) -> str:
     lines = block.split("\n")
-    if lines[0] == "Attributes:":  # griffe takes what follows a space for a type
+    if lines[0] == "Attributes:":  # griffe reads a word after a space as a type
         return re.sub(r"^    \w+(, \w+)+:", lambda names: names[0].replace(", ", ",\u00a0"), block, flags=re.MULTILINE)
     if lines[0].startswith(">>>"):
         return "```pycon\n" + block + "\n```"

@@ -16,7 +16,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import pages  # noqa: E402
 from formulas import mathml  # noqa: E402
 
-# A link of words or code, but for those of pictures; and what is code, which stays as it is.
+# A link of words or code, except to pictures; and code, which stays unchanged.
 LINK = re.compile(r"^( *)```.*?^\1```|`[^`\n]+`|(?<!!)\[([^\]]+)\]\(([^)#:]+)(#[^)]*)?\)", re.DOTALL | re.MULTILINE)
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[([](.*?)\\[)\]]</\1>', re.DOTALL)
 

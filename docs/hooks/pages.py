@@ -21,7 +21,7 @@ IMPORTS = "import jax, jax.numpy as jnp, numpy as np, meshfft as mf"
 
 
 class Group(NamedTuple):
-    """A page of the reference: its file, title, what it is of, and the modules that its names are defined in."""
+    """A page of the reference: its file, title, subject, and the modules that define its names."""
 
     page: str
     title: str
@@ -69,13 +69,13 @@ GROUPS = (
 
 
 def start() -> str:
-    """The first page: the README, without what is for those who develop meshfft."""
+    """The first page: the README without its part for developers."""
     text = (ROOT / "README.md").read_text()
     return _relinked(text[: text.index("\n## Test")], {"docs/": "", "examples/README.md": "tutorials/index.md"})
 
 
 def tutorials() -> Iterator[tuple[str, str]]:
-    """The gallery, and a page for each of its programs: what it says of itself, its picture, and the program."""
+    """The gallery, and a page for each of its programs: its docstring, its picture, and the program."""
     links = {"../docs/": "../", "mri/README.md": "mri.md"}
     programs = sorted((ROOT / "examples").glob("*.py"))
     links |= {f"{path.stem}.py": f"{path.stem}.md" for path in programs}
