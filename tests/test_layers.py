@@ -27,7 +27,7 @@ walks: walk / search / choice
 plans: picture primitive request table / execute options / iterative_solve / inverse_solve / plan / planning
 nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
 nufft: points / problem / post_transform moving / solvers / plan / planning / functions type3
-functions: calls shard / cosine dense fourier helpers / array_api reconstruct scipy_backend
+functions: calls shard / cosine dense fourier helpers / protocols reconstruct
 spectral: fields picture / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
 io: grid refusals / source / flat processes record / labels nifti / hdf5 zarr / hdf5_writer

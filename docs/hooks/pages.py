@@ -63,7 +63,7 @@ GROUPS = (
         "libraries",
         "Under other libraries' names",
         "`scipy.fft` and the array API standard.",
-        ("functions.scipy_backend", "functions.array_api"),
+        ("functions.protocols",),
     ),
 )
 

@@ -32,7 +32,6 @@ the site lists.
 
 from .collectives.ring import one_shuffle as one_shuffle
 from .extras import __version__ as __version__
-from .functions.array_api import array_api as array_api
 from .functions.calls import without_types as _without_types
 from .functions.cosine import dct as dct
 from .functions.cosine import dctn as dctn
@@ -68,9 +67,10 @@ from .functions.helpers import fftshift as fftshift
 from .functions.helpers import ifftshift as ifftshift
 from .functions.helpers import next_fast_len as next_fast_len
 from .functions.helpers import rfftfreq as rfftfreq
+from .functions.protocols import array_api as array_api
+from .functions.protocols import scipy_backend as scipy_backend
 from .functions.reconstruct import Reconstruction as Reconstruction
 from .functions.reconstruct import reconstruct as reconstruct
-from .functions.scipy_backend import scipy_backend as scipy_backend
 from .functions.shard import shard as shard
 from .kept import cache as cache
 from .layout.padded_array import PaddedArray as PaddedArray

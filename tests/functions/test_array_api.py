@@ -15,7 +15,7 @@ from reference import error, mesh, noise
 from strategies import Case, cases
 
 import meshfft as mf
-from meshfft.functions.array_api import fft as xp
+from meshfft.functions.protocols import fft as xp
 
 # Keyword-only arguments and defaults, from the 2024.12 text.
 ALONG = {"n": None, "axis": -1, "norm": "backward"}

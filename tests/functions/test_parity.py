@@ -23,7 +23,7 @@ from reference import error, mesh, noise
 from strategies import Case, cases
 
 import meshfft as mf
-from meshfft.functions.scipy_backend import TRANSFORMS
+from meshfft.functions.protocols import TRANSFORMS
 
 # By name: its arguments, and the libraries besides SciPy that have it.
 TABLE = {

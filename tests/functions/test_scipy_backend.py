@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from reference import error, mesh, noise
 
 import meshfft as mf
-from meshfft.functions.scipy_backend import COSINES, TRANSFORMS
+from meshfft.functions.protocols import COSINES, TRANSFORMS
 from meshfft.inspect.hlo import collectives
 
 NAMES = list(TRANSFORMS)

@@ -28,11 +28,10 @@ def dctn(
         type 4  X[k] = 2 sum_n x[n] cos(pi (2 k + 1) (2 n + 1) / 4 N)
 
     Args:
-        x: a sharded, replicated or single-device array; of a complex one both
-            planes are transformed.
+        x: a sharded, replicated or single-device array; both planes of a
+            complex one are transformed.
         type: 1 to 4.
-        s, axes: as scipy.fft.dctn.
-        norm: "backward", "ortho" or "forward", as scipy.fft.
+        s, axes, norm: as scipy.fft.dctn.
         method, ..., donate: as `fftn`.
         orthogonalize: weigh the first and last terms so that rows are
             orthogonal; None means where norm is "ortho".
@@ -46,9 +45,9 @@ def dctn(
             points for type 1.
 
     Costs half of `fftn` for a real array, type 1 as much: one real FFT for
-    each dimension that is whole on each device. A line alone that is cut is a
-    dense product over the ring, 2 N flops a point: of 2^16 points and more
-    give it a second dimension.
+    each dimension that is whole on each device. A cut line alone is a dense
+    product over the ring, 2 N flops a point: from 2^16 points on, give it a
+    second dimension.
 
     >>> mf.dctn(jnp.ones((2, 2))).tolist()
     [[16.0, 0.0], [0.0, 0.0]]

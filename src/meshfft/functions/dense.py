@@ -27,17 +27,13 @@ from ..plans.planning import plan_for
 from ..plans.request import read
 from .calls import Ints
 
+AnyPoints = PointsLike | Scattered
 Matrices = Sequence[ArrayLike | BlockMatrix | Points | None]
 
 
 @with_options
 def kdftn(
-    x: AnyArray,
-    points: PointsLike | Scattered = None,
-    *,
-    axes: Ints = None,
-    norm: str | None = None,
-    **how: Unpack[RingHow],
+    x: AnyArray, points: AnyPoints = None, *, axes: Ints = None, norm: str | None = None, **how: Unpack[RingHow]
 ) -> Transformed:
     """The discrete Fourier transform at any points, uniform or not, by dense
     Vandermonde products.
@@ -45,51 +41,45 @@ def kdftn(
         X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = z_ik^-n   (x: Kronecker)
         c_j = sum_n x[n] exp(-2 pi i k_j . n)   at Scattered points
 
-    Any size on any mesh, any number of points; several axes are sampled at all
-    combinations of their points, or at Scattered ones, each with coordinates
-    of its own. Devices make their rows of V_i block by block.
+    Any size on any mesh, any number of points: all combinations of the points
+    of each axis, or Scattered ones. Devices make their rows of V_i by blocks.
 
     Args:
-        x: a sharded, replicated or single-device array of any numeric type, or
-            its real and imaginary part (re, im).
-        points: one Points for each axis; None, there or instead of all, means
-            as many uniform ones as inputs. Or a Scattered, with one coordinate
-            for each axis; `axes` are then the last by default.
+        x, axes, spec, out_spec: as a, axes, spec and out_spec of `fftn`.
+        points: one Points for each axis, or None for as many uniform ones as
+            inputs; None instead of all. Or a Scattered, with a coordinate for
+            each axis; `axes` are then the last by default.
         norm: as `fftn`, of the number of inputs.
-        axes, spec, out_spec: as `fftn`.
         precision: "float32", "float64", or of bfloat16 "bf16x6" (like
             float32), "bf16x3" (1e-5), "bf16" (3e-3); or float64 from 4 to 7
             slices of 8 bits of each number, "int8x4" to "int8x7" (1e-15). Or
             an error to stay within, as 1e-10.
         multiplications: 3 or 4 real products for a complex one; by default the
             cheapest within the precision.
-        ring: "one-way", as the paper's one-shuffle scheme sends (Algorithm 1):
-            p - 1 hops to one neighbour; "two-way": half of the blocks to each,
-            in half the steps; "auto": the cheaper by the model. Sums that
-            travel, as in gradients if points differ, go one way.
+        ring: "one-way", the paper's one-shuffle (Algorithm 1): p - 1 hops to
+            one neighbour; "two-way": half of the blocks to each, in half the
+            steps; "auto": the cheaper by the model. Sums that travel, as in
+            gradients if points differ, go one way.
         wire: as `fftn`; at Scattered points "exact". Gradients in points and
             matrices travel exactly.
 
     Returns:
         The spectrum, sharded as the array came if the numbers of points
-        divide. At Scattered points, the values: batch dimensions first, then
-        those of the points, cut by all mesh axes that cut the image, outermost
-        first, each along the first dimension of the points that it divides (a
-        PaddedArray if it divides none).
+        divide. At Scattered points the values: batch dimensions first, then
+        the points', cut by all mesh axes that cut the image, outermost first,
+        each along the first dimension of the points that it divides (if none:
+        a PaddedArray).
 
     Raises:
         ValueError, TypeError: as `fftn`; a point whose powers leave the type;
-            numbers of points that do not divide; a grid of points that is
-            raveled into one list for each axis.
+            numbers of points that do not divide; a raveled grid of points.
 
     Costs per device and dimension 8 M_i flops a point of its block, and
-    P_i - 1 hops of the block to a neighbour, which can run under the products.
-    Differentiable in x and in the points; each gradient costs as much again. M
-    Scattered points of N numbers cost each of P devices 8 M N / P flops and
-    P - 1 hops; for N above some 10,000 `nufftn` is faster.
-
-    Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs",
-    section III-A (dft1d to dft3d), Algorithm 1.
+    P_i - 1 hops of the block, which can run under the products. Differentiable
+    in x and in the points; each gradient costs as much again. M Scattered
+    points of N numbers cost each of P devices 8 M N / P flops and P - 1 hops;
+    for N above some 10,000 `nufftn` is faster. Source: Lu et al., "Large-Scale
+    Discrete Fourier Transform on TPUs", III-A (dft1d to dft3d), Algorithm 1.
 
     >>> points = mf.Points.turns([0.0, 0.25])
     >>> mf.kdftn(jnp.ones(4), points).real.round(3).tolist()
@@ -125,35 +115,34 @@ def ikdftn(
         X = (V_1 x V_2 x ...) vec(x)   solved for x
 
     Uniform samples by the conjugate transform. "direct": each V_i is inverted
-    on the host in float64, once, by LU, Leja-ordered Björck-Pereyra or, of
+    on the host in float64, once, by LU, Leja-ordered Björck-Pereyra or, for
     more samples than unknowns, QR. "iterative": conjugate gradients on the
-    normal equations, one axis after the other; on a circle two FFTs apply
-    them. Both are refined by the transform. "auto": direct up to 1024, beyond
-    that, and if points are traced, iterative.
+    normal equations, axis by axis; on a circle two FFTs apply them. Both are
+    refined by the transform. "auto": direct up to 1024, iterative beyond that
+    and if points are traced.
 
     Args:
         X: the samples, taken at `points`; an array or (re, im). Points may be
-            traced (up to 4096 by 4096 off the circle): then the solution is
-            differentiable in them, and NaN if their condition leaves no digit
-            right.
-        s, axes, norm, spec, out_spec, precision, multiplications: as `kdftn`;
-            s: unknowns, else as many as samples.
+            traced (up to 4096 by 4096 off the circle): the solution is then
+            differentiable in them, and NaN if their condition leaves no digit.
+        s: unknowns along each axis; by default as many as samples.
+        axes, norm, spec, out_spec, precision, multiplications: as `kdftn`.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along
             each axis instead.
         truncation: leave out singular values below this part of the largest.
         method: "direct", "iterative" or "auto".
         tol: relative residual of the normal equations that ends a round; by
             default 1e-6, or 1e-13 in complex128.
-        iterations: at most, in a round; 1000 by default. If they run out the
-            residual tells.
+        iterations: at most, in a round; 1000 by default. The residual shows if
+            they ran out.
 
     Returns:
         A Solution: `value`, `residual`, `conditions` of the axes, their
         product `condition`, `methods`, `iterations`.
 
     Raises:
-        ValueError: as `kdftn`; fewer samples than unknowns or a condition
-            number without a digit left, and no weights.
+        ValueError: as `kdftn`; without weights, fewer samples than unknowns or
+            a condition number that leaves no digit.
 
     Costs four dense transforms, and an axis O(N^3) on the host, once, or two
     FFTs an iteration. Source: section III-A.
@@ -167,22 +156,17 @@ def ikdftn(
     arrays, setting, _ = read(X, spec)
     start, dtype = setting.start, options.dtype(setting.dtype)
     dims, sizes = resolve_once(start.shape, s, axes)
-    chosen = _all_points(entries(points, dims), dims, start.shape)
+    samples = [start.shape[dim] for dim in dims]
+    chosen = tuple(one or Points.uniform(n) for one, n in zip(entries(points, dims), samples, strict=True))
+    for one, n, dim in zip(chosen, samples, dims, strict=True):
+        if one.size != n:
+            raise ValueError(f"axis {dim} has {n} samples and {one.size} points: give one for each")
     goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), start)
     forward = sampled(goal.shape, dims, chosen, norm, dtype)
     where = (setting.mesh, setting.machine, dtype, options.dots(setting.dtype, setting.machine.chip.unit))
     system = System(goal, start, forward, chosen, "kdft", *where, tikhonov, truncation, method, tol, iterations)
     solved = solution(arrays, system)
     return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))
-
-
-def _all_points(given: tuple[Points | None, ...], dims: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Points, ...]:
-    """One Points for each axis, as many points as samples."""
-    chosen = tuple(points or Points.uniform(shape[dim]) for points, dim in zip(given, dims, strict=True))
-    for points, dim in zip(chosen, dims, strict=True):
-        if points.size != shape[dim]:
-            raise ValueError(f"axis {dim} has {shape[dim]} samples and {points.size} points: give one for each")
-    return chosen
 
 
 @overload
@@ -195,8 +179,7 @@ def apply_separable(
 ) -> Array | PlanePair: ...
 @spelled
 def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how: Unpack[RingHow]) -> Transformed:
-    """Multiplies every dimension of a sharded array by a dense matrix of its
-    own.
+    """Multiplies every dimension of a sharded array by a dense matrix of its own.
 
         Y[k_1, k_2, ...] = sum over n_1, n_2, ... of
                            M_1[k_1, n_1] M_2[k_2, n_2] ... x[n_1, n_2, ...]
@@ -205,10 +188,8 @@ def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how
         matrices: for each axis an array (m, n), n the size of the dimension
             and m that in the result, a BlockMatrix, a Points (its Vandermonde
             matrix), or None to leave that dimension alone.
-        x: a sharded, replicated or single-device array, or its real and
-            imaginary part (re, im).
         axes: the dimensions of the matrices; None means all.
-        spec, out_spec, precision, multiplications, ring, wire: as `kdftn`.
+        x, spec, out_spec, precision, multiplications, ring, wire: as `kdftn`.
 
     Returns:
         The product, sharded as the array came where sizes still divide; real

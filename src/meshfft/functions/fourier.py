@@ -31,43 +31,37 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
             (1 / points), over all transformed points.
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft"
             (the paper's KDFT).
-        order: "natural" returns the result sharded as the array came; "any"
-            leaves it in the cheapest layout.
+        order: "natural", sharded as the array came, or "any", the cheapest.
         spec: the array's PartitionSpec, needed only inside `jit` under Auto
-            mesh axes, and inside a `shard_map` of your own, to say of which
-            array `a` is a block; its shape is then that of the array.
-        out_spec: the result's PartitionSpec, if it is not that of the array;
-            what it does not divide is padded (see `PaddedArray`). Excludes
-            order "any".
+            mesh axes, and inside your own `shard_map`, where `a` is a block of
+            the array that the spec cuts; shapes are then those of the array.
+        out_spec: the result's PartitionSpec, if not the array's; what it does
+            not divide is padded (see `PaddedArray`). Excludes order "any".
         precision: "float32" or "float64" instead of the array's; of dense
             products also as `kdftn`.
-        ring: "one-way" (the paper's one-shuffle), "two-way" or "auto", as
-            `kdftn`; applies to the rings of the plan, if it has any.
-        engine: of local FFTs: "auto", the cheapest, on TPUs kernels of their
-            vector units that passed a trial there; or "xla", XLA's alone.
+        ring: "one-way", "two-way" or "auto", as `kdftn`, if the plan has any.
+        engine: of local FFTs: "auto", the cheapest, on TPUs vector kernels
+            that passed a trial there; or "xla", XLA's alone.
         wire: what all-to-alls and rings carry: "exact", all bits; "int24" or
             "int16", integers of 24 or 16 bits, up to 64 of a line with one
-            power of two: three quarters or half of float32's bytes;
-            "bfloat16", half. `print(mf.plan(...))` has the error, which grows
-            with the collectives. The gradient in `a` travels as `a` does.
-        donate: give the array's storage to the result: the array is deleted,
-            as by `jax.jit(donate_argnums=0)`. Without effect inside `jit`,
-            `grad` or `vmap`, and on a NumPy array.
+            power of two: 3/4 or 1/2 of float32's bytes; "bfloat16", 1/2.
+            `print(mf.plan(...))` has the error, which grows with the
+            collectives. The gradient in `a` travels as `a` does.
+        donate: delete the array, as `jax.jit(donate_argnums=0)`, and store the
+            result there. No effect inside `jit`, `grad` or `vmap`, nor on a
+            NumPy array.
 
     Returns:
-        The spectrum, complex64 for input of up to 32 bits and complex128 for
-        64, in natural index order; as (re, im) if the array came so.
+        The spectrum, complex64 for input of up to 32 bits, complex128 for 64,
+        in natural index order; as (re, im) if the array came so.
 
     Raises:
-        ValueError: an axis, length, norm, method, order or spec that does not
-            fit, with what would; donate=True if the result has another type,
-            shape or size of blocks than the array.
-        TypeError: the array is not numeric, or an argument is of the wrong
-            type.
+        ValueError, TypeError: an argument that does not fit, with what would;
+            donate=True if the result has another type, shape or size of blocks.
 
     Costs 5 n log2 n flops for n points and, by transposes, two all-to-alls of
-    (p - 1)/p of a device's block for each dimension cut into p;
-    `print(mf.plan(...))` has the exact account. No all-gather, no all-reduce.
+    (p - 1)/p of a device's block for each dimension cut into p: no all-gather,
+    no all-reduce. `print(mf.plan(...))` has the exact account.
 
     >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]
@@ -127,8 +121,8 @@ def ifft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = N
 
 @with_options
 def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
-    """The discrete Fourier transform of a real array, as numpy.fft.rfftn: half
-    of the spectrum, for the rest is known.
+    """The half of a real array's spectrum that determines the rest, as
+    numpy.fft.rfftn.
 
         X[k_1, ..., k_d] = scale sum_n a[n] exp(-2 pi i sum_j k_j n_j / N_j),
                            k_d = 0 ... N_d // 2
@@ -141,15 +135,15 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
 
     Returns:
         The half spectrum, of NumPy's shape, sharded as the array came if
-        N_d // 2 + 1 still divides; else the mesh axes of that dimension move
-        in front of those of another, by which `irfftn` knows them; `out_spec`
-        tells which. If nothing divides, for a PaddedArray, and by
+        N_d // 2 + 1 still divides. If not, the mesh axes of that dimension
+        move in front of those of another, by which `irfftn` knows them;
+        `out_spec` tells which. If nothing divides, for a PaddedArray, and by
         `plan(kind="rfft")`, they stay: a PaddedArray.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
 
-    Costs half the flops, bytes and memory of `fftn` and a little more. A single
+    Costs half the flops, bytes and memory of `fftn` and a little more. A lone
     line that is cut into p shards is fastest if 2 p^2 divides its length.
 
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()
@@ -180,8 +174,7 @@ def rfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = N
 
 @onto_real
 def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
-    """The inverse of `rfftn`, as numpy.fft.irfftn: a real array of its half
-    spectrum.
+    """The inverse of `rfftn`, as numpy.fft.irfftn.
 
         a[n] = scale sum over all k of X[k] exp(+2 pi i k n / N),
                X[N - k] the conjugate of X[k]
@@ -194,9 +187,8 @@ def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
 
     Returns:
         The real array, sharded as its spectrum; mesh axes that `rfftn` moved
-        go back, if mesh axes cut the array in the mesh's order (if not, give
-        out_spec=). Imaginary parts of X[0] and X[N/2] are ignored, as NumPy
-        does.
+        go back if they cut the array in the mesh's order (else give
+        out_spec=). Imaginary parts of X[0] and X[N/2] are ignored, as by NumPy.
 
     Raises:
         ValueError, TypeError: as `rfftn`.
@@ -230,8 +222,8 @@ def irfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @onto_real
 def hfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
-    """The real spectrum of an array given by half: a[-n] is the conjugate of
-    a[n], as scipy.fft.hfftn.
+    """The real spectrum of an array of which half is given, as scipy.fft.hfftn;
+    a[-n] is the conjugate of a[n].
 
         X[k] = scale sum over all n of a[n] exp(-2 pi i k n / N)
 

@@ -41,8 +41,8 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: P
         n: samples.
         d: their spacing.
         dtype: a real floating type; by default JAX's.
-        device: a device, or a NamedSharding of one dimension over a mesh, for
-            which each device's shard is made by itself.
+        device: a device; or a NamedSharding of one dimension over a mesh, each
+            shard of which is made by itself.
 
     Returns:
         The n frequencies, in cycles per unit of d.
@@ -51,8 +51,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: P
         ValueError: n is less than 1, d is zero or not finite, n or d is
             several numbers, the mesh axes do not divide n, or the type is
             float64 while 64-bit types are off.
-        TypeError: n is no integer, d no number, the type not a real floating
-            one, or `device` neither a device nor a NamedSharding.
+        TypeError: an argument of another type than these.
 
     >>> mf.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
@@ -63,12 +62,11 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: P
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: Place = None) -> Array:
     """The frequency of each output of a transform of n real samples, as
-    numpy.fft.rfftfreq.
+    numpy.fft.rfftfreq: n // 2 + 1, which the mesh axes must divide.
 
         f = [0, 1, ..., n // 2] / (n d)
 
-    The arguments are those of `fftfreq`; there are n // 2 + 1 frequencies,
-    which the mesh axes must divide.
+    Arguments and errors as `fftfreq`.
 
     >>> mf.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
@@ -92,8 +90,7 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
             its fastest.
 
     Raises:
-        ValueError: target or parts is less than 1, or the length too large for
-            any transform.
+        ValueError: target or parts is less than 1, or the length is too large.
         TypeError: target or parts is no integer.
 
     >>> mf.next_fast_len(97), mf.next_fast_len(97, parts=8)
@@ -203,8 +200,7 @@ def fftshift(
         The shifted array, of the same type; as (re, im) if it came so.
 
     Raises:
-        ValueError: an axis is out of range, or the spec does not fit or does
-            not divide the array.
+        ValueError: an axis is out of range; a spec that does not fit or divide.
         TypeError: the array is not numeric, or axes are no integers.
 
     Sends at most one block per device for each dimension that is cut, in at
@@ -220,12 +216,10 @@ def fftshift(
 def ifftshift(
     x: AnyArray, axes: int | Ints = None, *, spec: Spec | None = None, out_spec: Spec | None = None
 ) -> Transformed:
-    """Moves zero frequency back from the middle, as numpy.fft.ifftshift: the
-    inverse of `fftshift`, with its arguments.
+    """The inverse of `fftshift`, with its arguments and cost, as
+    numpy.fft.ifftshift.
 
         y[i] = x[(i + n // 2) mod n]   along every dimension in `axes`
-
-    Costs as `fftshift`.
 
     >>> mf.ifftshift(mf.fftshift(jnp.arange(5))).tolist()
     [0, 1, 2, 3, 4]

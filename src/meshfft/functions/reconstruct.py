@@ -2,8 +2,8 @@
 
     min |A S x - d|^2,      N = S^H A^H A S,    b = S^H A^H d
 
-A is a plan at scattered points, S multiplies by the map of every coil. N is Toeplitz and needs no points: two FFTs of
-twice the size for each coil. As in solvers.py, each program ends before the next one starts.
+A is a plan at scattered points, S multiplies by the map of every coil. N is Toeplitz: two FFTs of twice the size for
+each coil, without points. As in solvers.py, each program ends before the next one starts.
 """
 
 import functools
@@ -11,7 +11,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jax.core import Tracer
 from jax.sharding import AxisType, Mesh
 
 from ..layout.layout import AnyMesh, Spec
-from ..layout.padded_array import AnyArray
+from ..layout.padded_array import AnyArray, stored_of
 from ..nufft.functions import scattered_plan
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered, known_kind
@@ -71,82 +71,71 @@ def reconstruct(
     origin: str = "centre",
     report: Report = lambda part, done, residual: None,
 ) -> Reconstruction:
-    """Finds the image whose samples along a trajectory coils have taken:
-    CG-SENSE.
+    """The image of which coils have taken samples along a trajectory, by
+    CG-SENSE: conjugate gradients on the Toeplitz normal equations.
 
-        min |A S x - d|^2 + l2 |x|^2
+        min |A S x - d|^2 + l2 |x|^2           with `tv`, by ADMM,
+        min |A S x - d|^2 / 2 + tv sum |grad x|
         (A S x)_cj = sum_n S_cn x_n exp(-2 pi i k_j . n)
 
-    by conjugate gradients on the Toeplitz normal equations N x = b, from the
-    density-compensated adjoint on: N = S^H A^H A S, b = S^H A^H d. With `tv`
-    it finds the minimum of
-    |A S x - d|^2 / 2 + tv sum |grad x| by ADMM.
-
     Args:
-        values: d, the samples: (coils, ...) or without coils, and then the
-            shape of the points.
-        points: k, where the spectrum is sampled; or a plan of them for images
-            (coils, *shape), which says all of shape, mesh, spec, tol and
-            origin.
+        values: d: (coils, ...), or without coils the shape of the points.
+        points: k; or a plan at them for images (coils, *shape), in place of
+            shape, mesh, spec, tol and origin.
         shape: pixels of the image along each dimension.
-        maps: S, what each coil sees of a pixel, (coils, *shape), complex; None
-            finds an image for every coil.
+        maps: S, complex (coils, *shape); None finds an image for every coil.
         iterations: steps of conjugate gradients; with `tv` in rounds of 5.
-        density: rounds of Pipe and Menon's weights for the start; 0 starts
-            from zero.
-        l2: weight of |x|^2, relative to the largest eigenvalue of N.
-        tv: weight of total variation, relative to that and to the brightest
-            pixel of the start.
-        mesh, spec: where and how images (coils, *shape) are cut, as `plan`;
-            the mesh has to divide them.
+        density: rounds of Pipe and Menon's weights for the adjoint that is the
+            start; 0 starts from zero.
+        l2, tv: weights relative to the largest eigenvalue of S^H A^H A S; `tv`
+            also to the brightest pixel of the start.
+        mesh, spec: cuts of images (coils, *shape), which they must divide.
         tol: relative error of A, 1e-2 to 1e-6, of complex128 to 1e-12.
-        origin: "centre": pixels count from -(N // 2), as in MRI; "corner":
-            from 0.
-        report: called with the part of the work that begins or goes on
-            ("normal operator", "adjoint", "density", "start", "solve"), how
-            many steps are done and the residual (NaN before the first).
-
-    Returns:
-        The image and its residuals.
+        origin: pixels count from -(N // 2), "centre", or from 0, "corner".
+        report: called with a part of the work ("normal operator", "adjoint",
+            "density", "start", "solve"), steps done and the residual (NaN
+            before the first).
 
     Raises:
-        ValueError: values, maps, points and shape that do not fit each other;
-            a mesh that does not divide the images; a weight below 0; a NaN or
-            an infinity in the values or the maps.
+        ValueError: values, maps, points, shape and mesh that do not fit; a
+            weight below 0; a NaN or an infinity in the values or the maps.
         TypeError: values, maps or points that are traced, as inside `jit`.
 
-    A step costs an FFT of 2^d times the pixels there and back for each coil,
-    with `tv` 7 / 5 of that. To prepare costs a plan, an adjoint of 2^d times
-    the pixels, and `density` gridding rounds without an FFT.
-
-    Source: Pruessmann et al., "Advances in sensitivity encoding with arbitrary
-    k-space trajectories", MRM 2001.
+    Costs a plan, an adjoint of 2^d times the pixels, `density` gridding rounds
+    without an FFT, and for each step and coil an FFT of 2^d times the pixels
+    there and back, with `tv` 7 / 5 of that. Source: Pruessmann et al.,
+    "Advances in sensitivity encoding with arbitrary k-space trajectories", MRM
+    2001.
 
     >>> k = mf.Scattered.turns([[0.0], [0.25], [0.5], [-0.25]])
     >>> found = mf.reconstruct([4.0, 0.0, 0.0, 0.0], k, (4,), iterations=4)
     >>> np.abs(found.image).round(2).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
+    _check_arguments(values, points, maps)
+    _check_numbers(iterations, density, l2, tv)
+    data = values if hasattr(values, "shape") else np.asarray(values)
+    seen = np.shape(data)
+    if not isinstance(points, ScatteredPlan):
+        images = coil_images(seen, points.shape, _sizes(shape, known_kind(points)))
+        check_maps(None if maps is None else np.shape(maps), images, points.dims)
+        dtype = complex_dtype(np.dtype(jax.dtypes.canonicalize_dtype(data.dtype)), None)
+        plan = scattered_plan(images, points, dtype=dtype, mesh=mesh, spec=spec, tol=tol, origin=origin)
+    elif shape is None and mesh is None and spec is None:
+        plan = points
+    else:
+        raise ValueError("the plan says shape, mesh and spec: leave them out, or give points in its place")
+    _check_plan(plan, seen, bool(tv))
+    problem = _problem(plan, data, _placed(plan, maps), density=density, unit=bool(l2 or tv), report=report)
+    return _solved(problem, iterations, l2, tv, report)
+
+
+def _check_arguments(values: AnyArray, points: Scattered | ScatteredPlan, maps: AnyArray | None) -> None:
     if isinstance(values, tuple) or isinstance(maps, tuple):  # a pair would pass for two coils
         raise TypeError("the values or the maps are a tuple, as pairs (re, im) are: give a complex array")
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((values, maps, points))):
         within = "inside solve A^H A x = A^H d, by plan.normal() and plan.adjoint of a mf.scattered_plan"
         raise TypeError(f"the values, maps or points are traced: call it outside of jit, grad and vmap; {within}")
-    data: Any = values if hasattr(values, "shape") else np.asarray(values)
-    _check_numbers(iterations, density, l2, tv)
-    if isinstance(points, ScatteredPlan):
-        if any(given is not None for given in (shape, mesh, spec)):
-            raise ValueError("the plan says shape, mesh and spec: leave them out, or give points in its place")
-        plan = points
-    else:
-        sizes = _sizes(shape, known_kind(points))
-        images = coil_images(tuple(data.shape), points.shape, sizes)
-        check_maps(None if maps is None else np.shape(maps), images, points.dims)
-        dtype = complex_dtype(np.dtype(jax.dtypes.canonicalize_dtype(data.dtype)), None)
-        plan = scattered_plan(images, points, dtype=dtype, mesh=mesh, spec=spec, tol=tol, origin=origin)
-    _check_plan(plan, tuple(data.shape), bool(tv))
-    problem = _problem(plan, data, _placed(plan, maps), density=density, unit=bool(l2 or tv), report=report)
-    return _solved(problem, iterations, l2, tv, report)
 
 
 def _sizes(shape: Sequence[int] | None, points: Scattered) -> tuple[int, ...]:
@@ -200,13 +189,13 @@ def _check_numbers(iterations: int, density: int, l2: float, tv: float) -> None:
         raise ValueError("tv is relative to the start, and density=0 starts from zero: leave one out")
 
 
-def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Any:
+def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Array | None:
     if maps is None:
         return None
     check_maps(tuple(np.shape(maps)), plan.in_layout.shape, len(plan.dims))
     dtype, mesh = plan.caller.dtype, plan.caller.mesh
     typed = maps if isinstance(maps, Array) and maps.dtype == dtype else np.asarray(maps).astype(dtype)
-    return shard(typed, mesh, plan.in_layout.spec) if isinstance(mesh, Mesh) else jnp.asarray(typed)
+    return stored_of(shard(typed, mesh, plan.in_layout.spec)) if isinstance(mesh, Mesh) else jnp.asarray(typed)
 
 
 def _solved(problem: Problem, iterations: int, l2: float, tv: float, report: Report) -> Reconstruction:
@@ -227,8 +216,7 @@ def _problem(
     """The least-squares problem; if `unit`, weights are relative to the largest eigenvalue of N.
 
     It starts from the adjoint of compensated samples over the sum of squares of the maps, scaled to fit the samples;
-    from
-    zero if `density` is 0.
+    from zero if `density` is 0.
     """
     report("normal operator", 0, math.nan)
     toeplitz = plan.normal()

@@ -20,10 +20,9 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
 
     Args:
         array: a NumPy or JAX array, or anything with `shape`, `dtype` and
-            slices: each device's block is read by itself. On several processes
-            each reads those of its own devices, from what must be one array to
-            all. A PaddedArray of this mesh goes from device to device, to a
-            spec that has the mesh axes of its own.
+            slices: each device's block is read by itself. Each process reads
+            its devices' blocks, of what must be one array to all. A PaddedArray
+            of this mesh moves between devices, to a spec of its own mesh axes.
         mesh: a concrete device mesh; or a NamedSharding, which has a spec.
         spec: a PartitionSpec; several mesh axes may cut one dimension, and
             axes may stay idle.
@@ -35,8 +34,7 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
     Raises:
         ValueError: the spec does not fit the array or the mesh, or a padded
             array cannot move to it.
-        TypeError: the elements are not numbers, or the mesh or its spec is
-            missing.
+        TypeError: the elements are not numbers; no mesh, or no spec.
 
     >>> import jax
     >>> from jax.sharding import PartitionSpec as P

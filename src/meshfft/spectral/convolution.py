@@ -46,15 +46,13 @@ def convolve(
     Args:
         a: a sharded, replicated or single-device array, or its real and
             imaginary part (re, im).
-        b: one of the same shape, sharded alike or not at all; along the axes
-            it may be smaller, and is taken as padded with zeros at the tail. A
-            smaller one has to be on every device, or on one. Inside a
-            `shard_map` with `spec=` it is a block of a's shape, or the whole
-            smaller array.
+        b: one of the same shape, sharded alike or not at all. Along the axes
+            it may be smaller, as if padded with zeros at the tail; then it has
+            to be on every device, or on one. Inside a `shard_map` with `spec=`
+            it is a block of a's shape, or the whole smaller array.
         axes: the dimensions to convolve along; None means all. Along all
             others the lines of a and b go in pairs.
-        spec: as `fftn`, of a (and of b, if that is of its shape).
-        out_spec: as `fftn`.
+        spec, out_spec: as `fftn`; spec of a, and of b if that is of its shape.
         mode: "wrap" is periodic; "same" linear, its middle as
             scipy.signal.fftconvolve(mode="same") gives it.
 
@@ -62,8 +60,7 @@ def convolve(
         The convolution, of the shape of a and sharded as a; real if both are.
 
     Raises:
-        ValueError, TypeError: shapes, shardings, axes, a mode or a spec that
-            do not fit, with what would.
+        ValueError, TypeError: an argument that does not fit, with what would.
 
     Costs two transforms and one back, of any order. "same" transforms at least
     N + M // 2 points along each axis: what wraps around falls beside the

@@ -52,12 +52,12 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
     Args:
         plan: a forward plan of uniform samples, of any order and of kind
             "fft", "rfft" or "hfft".
-        lengths: the period along each axis of the plan; None means as many as
-            there are points, which are 1 apart.
+        lengths: the period along each axis of the plan; None means points 1
+            apart.
         odd: 0 at the Nyquist frequency, that of N / 2 periods, which an even N
             has. Use these k in odd functions such as 1j * k, as `derivative`
-            does, and plain ones in even functions such as k**2. On the grid
-            the waves of N / 2 and -N / 2 periods are one, so an odd function
+            does, and plain ones in even functions such as k**2. The waves of
+            N / 2 and -N / 2 periods are one on the grid, so an odd function
             has no value there: with the plain k, 1j * k makes a spectrum of no
             real array, and derivatives of white noise through "rfft" and "fft"
             differ by about sqrt(3 / N).
@@ -65,7 +65,7 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
     Returns:
         Arrays in the order of the plan's axes, 1 long along all dimensions but
         their own, so that they broadcast against the plan's result; cut as it
-        is, 0 in its margins, and PaddedArrays if it is one. Of the real type
+        is, 0 in its margins, PaddedArrays if it is one, of the real type that
         the plan computes in. If the plan's mesh is only described, as inside
         `jit`, every device has all of them.
 

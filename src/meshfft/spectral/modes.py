@@ -12,6 +12,7 @@ at the negative of all other wavenumbers; one more walk, of this plane alone, fe
 import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,16 +46,13 @@ def pad_spectrum(
     out_spec: Where = None,
 ) -> Transformed:
     """The spectrum on a finer grid of the function that a sharded spectrum
-    stands for.
+    stands for, from N points to M along each axis.
 
         Y[k] = M / N X[k] for |k| < N / 2,
                half of that for |k| = N / 2, 0 for all other k
 
-    along each axis of N points, M after. `mf.irfftn(mf.pad_spectrum(X, s,
-    kind="rfft"), s)` has the values between the samples. For a product without
-    aliasing pad the spectra to 3/2 N, multiply there, and truncate (the 3/2
-    rule). Half a spectrum does not show whether it is of an even or an odd
-    number of points along the last axis, so say which by `n`:
+    `mf.irfftn(mf.pad_spectrum(X, s, kind="rfft"), s)` has the values between
+    the samples. For a product without aliasing, pad to 3/2 N:
 
         n, m = coarse[-1], fine[-1]
         u, v = (mf.irfftn(mf.pad_spectrum(X, fine, kind="rfft", n=n), fine)
@@ -64,28 +62,22 @@ def pad_spectrum(
     Args:
         X: a sharded, replicated or single-device spectrum in NumPy's order, or
             its real and imaginary part (re, im).
-        s: the points of the finer grid along each axis, at least as many as X
-            stands for; -1 for as many.
-        axes: the dimensions that were transformed; None means all, or the last
-            len(s).
-        kind: "fft" if X is a whole spectrum, as `fftn` makes; "rfft" if X is
-            half a spectrum along the last axis, as `rfftn` makes. Required:
-            the numbers do not show it.
-        n: with "rfft" the points along the last axis that half a spectrum
-            stands for; by default 2 (m - 1) of m numbers, as `irfftn`.
+        s: M along each axis, N or more; -1 for N.
+        axes: the transformed dimensions; None means all, or the last len(s).
+        kind: required: "fft" for a whole spectrum, as `fftn` makes; "rfft" for
+            half of one along the last axis, as `rfftn` makes.
+        n: N along the last axis of half a spectrum; by default 2 (m - 1) for m
+            numbers, as `irfftn`. An odd N needs it.
         norm: of the transforms around it: the factor is M / N for "backward",
             sqrt(M / N) for "ortho", 1 for "forward".
         spec, out_spec: as `fftn`.
 
     Returns:
-        The spectrum with s points along the axes, or s // 2 + 1 along a halved
-        one, of the same type and cut by the same mesh axes; a PaddedArray if
-        these do not divide it.
+        The spectrum, M // 2 + 1 numbers along a halved axis, of the same type
+        and cut by the same mesh axes; a PaddedArray if these do not divide it.
 
     Raises:
-        TypeError: kind is missing.
-        ValueError, TypeError: s, axes, n, a kind, a norm or a spec that does
-            not fit, with what would.
+        ValueError, TypeError: an argument that is missing or does not fit.
 
     Sends about a block per device for each dimension that is cut, in a few
     permutes, and nothing for the others: no gather. Differentiable; its
@@ -110,24 +102,31 @@ def truncate_spectrum(
     spec: Where = None,
     out_spec: Where = None,
 ) -> Transformed:
-    """The spectrum on a coarser grid: what it has of waves that the grid
-    resolves.
+    """The spectrum on a coarser grid, of the waves that this resolves, from N
+    points to M along each axis.
 
         Y[k] = M / N X[k] for |k| < M / 2,
                M / N (X[M / 2] + X[-M / 2]) for k = M / 2
 
-    along each axis of N points, M after. Of what `pad_spectrum` made it makes
-    what was there. Arguments, result, errors and cost are those of
-    `pad_spectrum`, but that s has at most as many points as X stands for. With
-    "rfft" name in `axes` every dimension that was transformed, -1 in `s` where
-    it stays: X[-M / 2] is the conjugate of X[M / 2] at the negative of all
-    other wavenumbers.
+    The inverse of `pad_spectrum`, with its arguments, result, errors and cost,
+    but M is at most N. With "rfft" name in `axes` every dimension that was
+    transformed, -1 in `s` where it stays: X[-M / 2] is the conjugate of
+    X[M / 2] at the negative of all other wavenumbers.
 
     >>> X = jnp.array([8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0])
     >>> mf.truncate_spectrum(X, (4,), kind="fft").tolist()
     [4.0, 1.0, 2.0, 1.0]
     """
     return _resampled(X, s, axes, kind, n, norm, spec, out_spec, pads=False)
+
+
+class Change(NamedTuple):
+    """A dimension of `old` points that gets `new` ones; `half` if it holds half a spectrum."""
+
+    dim: int
+    old: int
+    new: int
+    half: bool
 
 
 def _resampled(
@@ -153,31 +152,20 @@ def _resampled(
     dims, sizes = resolve_once(start.shape, given, axes)
     points = _points(start, dims, half, n)
     sizes = tuple(old if new == -1 else size for old, new, size in zip(points, given, sizes, strict=True))
-    for dim, old, new in zip(dims, points, sizes, strict=True):
-        if new < old if pads else new > old:
-            other = "truncate_spectrum" if pads else "pad_spectrum"
-            raise ValueError(f"s is {new} along axis {dim}, where the spectrum stands for {old} points: use {other}")
-    before, after = (math.prod(each) for each in _changes(dims, points, sizes))
+    halved = [half and dim == dims[-1] for dim in dims]
+    changes = [one for one in map(Change, dims, points, sizes, halved) if one.new != one.old]
+    _check_sizes(changes, pads)
+    before, after = math.prod(one.old for one in changes), math.prod(one.new for one in changes)
     scale = after * factor(after, norm, False) / (before * factor(before, norm, False))
-    walk = Walk(start, _steps(start, dims, points, sizes, half), scale)
-    mirror = _mirror(walk.end, dims) if half and not pads and sizes[-1] < points[-1] and sizes[-1] % 2 == 0 else None
+    walk, last = Walk(start, _steps(start, changes), scale), changes[-1:]
+    mirror = _mirror(walk.end, dims) if not pads and any(one.half and one.new % 2 == 0 for one in last) else None
     results = in_turn(_run, tuple(map(stored_of, arrays)), walk, mirror, mesh, len(arrays) == 2)
     y: Transformed = moved(formed(tuple(padded(y, walk.end, mesh, arrays[0]) for y in results)), out_spec, spec)
     return y
 
 
-def _changes(
-    dims: tuple[int, ...], points: tuple[int, ...], sizes: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The points before and after along the axes that change; their ratio is the factor."""
-    changes = [change for change in zip(points, sizes, dims, strict=True) if change[0] != change[1]]
-    for old, new, dim in changes:
-        if old == 0:
-            raise ValueError(f"s is {new} along axis {dim}, where the spectrum has no numbers: give s=-1, or numbers")
-    return tuple(old for old, _, _ in changes), tuple(new for _, new, _ in changes)
-
-
 def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> tuple[int, ...]:
+    """The points along each axis that the spectrum stands for."""
     points = [start.shape[dim] for dim in dims]
     if not half and n is not None:
         raise ValueError(f"n is {n}: give it only with kind='rfft', for half a spectrum")
@@ -194,17 +182,23 @@ def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> 
     return (*points, n)
 
 
-def _steps(
-    start: Layout, dims: tuple[int, ...], points: tuple[int, ...], sizes: tuple[int, ...], half: bool
-) -> tuple[Bands, ...]:
+def _check_sizes(changes: Sequence[Change], pads: bool) -> None:
+    for dim, old, new, _ in changes:
+        if (new < old) == pads:
+            other = "truncate_spectrum" if pads else "pad_spectrum"
+            raise ValueError(f"s is {new} along axis {dim}, where the spectrum stands for {old} points: use {other}")
+    for dim, old, new, _ in changes:
+        if old == 0:
+            raise ValueError(f"s is {new} along axis {dim}, where the spectrum has no numbers: give s=-1, or numbers")
+
+
+def _steps(start: Layout, changes: Sequence[Change]) -> tuple[Bands, ...]:
     """Bands along each axis that changes, ordered so that no step sends rows that another drops or makes of zeros."""
     steps = []
-    for dim, old, new in zip(dims, points, sizes, strict=True):
-        if new != old:
-            halved = half and dim == dims[-1]
-            size = new // 2 + 1 if halved else new
-            steps.append(Bands(dim, size, start.resize(dim, size).cuts[dim], bands_of(old, new, halved)))
-    shrinks = sum(sizes) < sum(points)
+    for dim, old, new, half in changes:
+        size = new // 2 + 1 if half else new
+        steps.append(Bands(dim, size, start.resize(dim, size).cuts[dim], bands_of(old, new, half)))
+    shrinks = any(one.new < one.old for one in changes)
     return tuple(sorted(steps, key=lambda step: (start.parts[step.dim] > 1) == shrinks))
 
 

@@ -50,28 +50,24 @@ def multiply_spectrum(
             periodic function, or its parts (re, im).
         f: called with the wavenumbers of each axis, which broadcast against
             one another, 0 in padding; returns a factor that broadcasts to the
-            spectrum, or a pytree of them. For a real array f(-k) must be the
-            conjugate of f(k): nothing checks that; make the array complex if
-            it is not. Differentiable in arrays that f uses.
-        axes: the dimensions to transform; None means all. f is called with
-            their wavenumbers in this order.
-        lengths: the period along each axis; None means as many as there are
-            samples, which are 1 apart.
+            spectrum, or a pytree of them. If f(-k) is not the conjugate of
+            f(k), make x complex; this is not checked. Differentiable in arrays
+            that f uses.
+        axes: the dimensions to transform, in the order of f's arguments; None
+            means all.
+        lengths: the period along each axis; None means samples 1 apart.
         odd: call f(*k, odd=q): q is k, but 0 at the Nyquist frequency, for
             what is odd in k (see `wavenumbers`).
         spec, out_spec: as `fftn`.
 
     Returns:
-        The product, sharded as the array came; real if it is real. One for
-        each of several factors, in their tree.
+        The product, or a pytree of them, sharded as x; real if x is real.
 
     Raises:
-        ValueError, TypeError: f is not callable, or its factors, axes, lengths
-            or a spec do not fit, with what would.
+        ValueError, TypeError: an argument, or a factor of f, that does not fit.
 
-    Costs a transform, of any order, and one back for each result. Outside
-    `jit` f runs op by op, which compiles nothing for a new function; inside
-    `jit` it is fused with the rest.
+    Costs a transform, of any order, and one back for each result. Outside `jit`
+    f runs op by op, without compilation; inside, it is fused with the rest.
 
     >>> x = jnp.array([1.0, 2.0, 1.0, 0.0])
     >>> box = (6.283185307179586,)
@@ -118,22 +114,20 @@ def derivative(
         y = F^-1 ((i k)^order F x),   k = 2 pi j / length
 
     Args:
-        x, spec, out_spec: as `multiply_spectrum`.
+        x, lengths, spec, out_spec: as `multiply_spectrum`; one length for all
+            axes may be a number.
         axis: the dimension; several for a mixed derivative, with an order for
             each, as axis=(0, 1), order=(1, 2).
         order: how often to differentiate.
-        lengths: the period along the axis, or along each; None means as many as
-            there are samples, which are 1 apart.
 
     Returns:
         The derivative, sharded as the array came; real where it is real. It is
-        exact for waves of less than N / 2 periods. The wave of N / 2 periods,
+        exact for waves of less than N / 2 periods. That of N / 2 periods,
         which an even N has, has no derivative of odd order on the grid: 0, as
-        with the k of `wavenumbers(plan, odd=True)`, which says why.
+        by `wavenumbers(plan, odd=True)`, which says why.
 
     Raises:
-        ValueError, TypeError: an axis, order, lengths or spec that does not
-            fit, with what would.
+        ValueError, TypeError: an argument that does not fit.
 
     Costs a transform along the axis and back, of any order: for an axis that
     is cut into p shards, two all-to-alls of (p - 1)/p of a device's block,
@@ -178,8 +172,7 @@ def poisson(
         exact for what the grid resolves.
 
     Raises:
-        ValueError, TypeError: axes, lengths or a spec that does not fit, with
-            what would.
+        ValueError, TypeError: an argument that does not fit.
 
     Costs a transform and one back, of any order: half the traffic of `fftn`
     and `ifftn`. Differentiable.

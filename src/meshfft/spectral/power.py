@@ -78,8 +78,7 @@ def power_spectrum(
         edge may be on either side.
 
     Raises:
-        ValueError, TypeError: lengths, bins, axes or a spec that do not fit,
-            with what would.
+        ValueError, TypeError: an argument that does not fit.
 
     Costs half a transform's traffic, of any order, a few real arrays of a
     block's size, and a sum over devices of the bins alone. Differentiable in
@@ -102,7 +101,7 @@ def cross_spectrum(
         power = mean of X[k] conj(Y[k]) over the modes of a bin,
         X[k] = 1/N sum_n x[n] exp(-i k n)
 
-    Of two real arrays it is real, because the modes k and -k are each other's
+    It is real for two real arrays, because the modes k and -k are each other's
     conjugates. The correlation of two fields, scale by scale, is
 
         r = power of (x, y) / sqrt(power of x times power of y), bin by bin
@@ -112,9 +111,7 @@ def cross_spectrum(
         y: an array of the same shape, sharded alike.
 
     Returns:
-        A PowerSpectrum, its `k` and `counts` those of `power_spectrum`. If the
-        bins hold all modes, sum(power * counts) is the mean of x conj(y) along
-        the axes, summed over all other dimensions.
+        A PowerSpectrum as of `power_spectrum`, with x conj(y) for |x|^2.
 
     Raises:
         ValueError, TypeError: as `power_spectrum`; arrays of two shapes or

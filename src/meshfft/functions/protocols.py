@@ -1,29 +1,105 @@
-"""meshfft as a backend of scipy.fft, by SciPy's protocol for backends.
+"""meshfft under the protocols of other libraries: the array API's `fft` extension, and a backend of scipy.fft.
 
+    y = meshfft.array_api.fft.fftn(x, axes=(0, 1))      # x positional, the rest by name
     with scipy.fft.set_backend(meshfft.scipy_backend):
-        y = scipy.fft.fftn(x)        # x sharded: y sharded; x of NumPy: y of NumPy
+        y = scipy.fft.fftn(x)                           # x sharded: y sharded; x of NumPy: y of NumPy
 
-Invariant: no call loses digits that SciPy would keep. A NumPy array is computed in SciPy's precision; if JAX does not
-have that, SciPy computes it.
+The extension has the functions, signatures and types of the standard, 2024.12, and no more. Real input to complex
+transforms, integers, and `s` without `axes` are accepted, as in NumPy. Source:
+https://data-apis.org/array-api/2024.12/extensions/fourier_transform_functions.html
+
+Invariant of the backend: no call loses digits that SciPy would keep. A NumPy array is computed in SciPy's precision; if
+JAX does not have that, SciPy computes it.
 """
 
 import contextlib
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Protocol
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.padded_array import PaddedArray
-from . import cosine, fourier
+from . import cosine, fourier, helpers
+from .calls import Ints
+from .helpers import Place
+
+Norm = Literal["backward", "ortho", "forward"]
+
+
+class AlongOne(Protocol):
+    """A transform along one dimension, as the standard has it."""
+
+    def __call__(self, x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array: ...
+
+
+class AlongSome(Protocol):
+    """A transform along several dimensions, as the standard has it."""
+
+    def __call__(self, x: ArrayLike, /, *, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array: ...
+
+
+def _along_one(function: Callable[..., Array]) -> AlongOne:
+    def call(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+        return function(x, n, axis, norm)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    return call
+
+
+def _along_some(function: Callable[..., Array]) -> AlongSome:
+    def call(x: ArrayLike, /, *, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array:
+        return function(x, s, axes, norm)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    return call
+
+
+class fft:
+    """The functions of the extension, on sharded arrays. `device` may be a sharding."""
+
+    fft, ifft = staticmethod(_along_one(fourier.fft)), staticmethod(_along_one(fourier.ifft))
+    rfft, irfft = staticmethod(_along_one(fourier.rfft)), staticmethod(_along_one(fourier.irfft))
+    hfft, ihfft = staticmethod(_along_one(fourier.hfft)), staticmethod(_along_one(fourier.ihfft))
+    fftn, ifftn = staticmethod(_along_some(fourier.fftn)), staticmethod(_along_some(fourier.ifftn))
+    rfftn, irfftn = staticmethod(_along_some(fourier.rfftn)), staticmethod(_along_some(fourier.irfftn))
+
+    @staticmethod
+    def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Place = None) -> Array:
+        return helpers.fftfreq(n, d, dtype=dtype, device=device)
+
+    @staticmethod
+    def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Place = None) -> Array:
+        return helpers.rfftfreq(n, d, dtype=dtype, device=device)
+
+    @staticmethod
+    def fftshift(x: ArrayLike, /, *, axes: int | Ints = None) -> Array:
+        return helpers.fftshift(x, axes)
+
+    @staticmethod
+    def ifftshift(x: ArrayLike, /, *, axes: int | Ints = None) -> Array:
+        return helpers.ifftshift(x, axes)
+
+
+class array_api:  # a namespace, as in the standard
+    """A namespace with the array API's `fft` extension, for code of the standard.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.array_api.fft.fftn(jnp.arange(4.0), axes=(0,))
+    Array([ 6.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], dtype=complex64)
+    """
+
+    fft = fft
+
 
 COMPLEX = ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn")
 HALVED = tuple(name.replace("fft", kind) for kind in ("rfft", "hfft") for name in COMPLEX)
 COSINES = ("dct", "idct", "dctn", "idctn", "dst", "idst", "dstn", "idstn")
-TRANSFORMS: dict[str, Callable[..., jax.Array]] = {
+TRANSFORMS: dict[str, Callable[..., Array]] = {
     **{name: getattr(fourier, name) for name in COMPLEX + HALVED},
     **{name: getattr(cosine, name) for name in COSINES},
 }
@@ -59,7 +135,7 @@ class ScipyBackend:
     __ua_domain__: ClassVar[str] = "numpy.scipy.fft"
 
     @staticmethod
-    def __ua_function__(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+    def __ua_function__(method: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Runs a call of scipy.fft by meshfft or by SciPy's functions. Raises what SciPy raises, and as `fftn`."""
         found = _computed(method, args, kwargs)
         if found is not NotImplemented:
@@ -77,7 +153,7 @@ class ScipyBackend:
 scipy_backend = ScipyBackend()
 
 
-def _computed(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+def _computed(method: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """The result of a call; NotImplemented if SciPy has to compute it."""
     if (transform := TRANSFORMS.get(method.__name__)) is None:
         return NotImplemented
@@ -94,7 +170,7 @@ def _computed(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict
     return transform(x, **call) if ours else _on_host(transform, x, call)
 
 
-def _on_host(transform: Callable[..., jax.Array], x: np.ndarray, call: Arguments) -> object:
+def _on_host(transform: Callable[..., Array], x: np.ndarray, call: Arguments) -> object:
     """The transform of a NumPy array, as a writable one; NotImplemented if it would lose digits."""
     working = WORKING.get(x.dtype.newbyteorder("="))
     if working is None or jax.dtypes.canonicalize_dtype(working) != working:
