@@ -1,4 +1,4 @@
-"""What benchmarks share: virtual devices, meshes, noise, errors, and tables in Markdown."""
+"""Shared by the benchmarks: virtual devices, meshes, noise, errors, and tables in Markdown."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -64,7 +64,7 @@ def products(rows: int) -> Jobs:
 
 
 def moves(size: int) -> Jobs:
-    """What a transform does besides: no operations, only bytes."""
+    """Copies of a transform beside its products: no operations, only bytes."""
     mesh, spec = mesh_of((8,)), P("x")
     x = mf.shard(noise((size,) * 3), mesh, spec)
     planes = mf.shard(noise((2, size, size, size), "float32"), mesh, P(None, "x"))

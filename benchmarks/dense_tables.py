@@ -170,7 +170,7 @@ def families(n: int) -> dict[str, mf.Points]:
 
 
 def solved(points: mf.Points, n: int, dtype: str, **weights: Any) -> Row:
-    """What `ikdftn` answers to exact samples rounded to the type: of 4 columns, or that it refuses."""
+    """Answer of `ikdftn` to exact samples rounded to the type, for 4 columns, or its refusal."""
     truth = noise(np.random.default_rng(n + 1), n, 4)
     samples = (matrix_of(points, n) @ wide(truth)).astype(dtype)
     logs = 0.0 if points.log_radius is None else float(np.mean(points.log_radius))

@@ -1,4 +1,4 @@
-"""What an eager `fftn` of a small array costs over its compiled program, on 8 virtual devices and on one."""
+"""Cost of an eager `fftn` of a small array over its compiled program, on 8 virtual devices and on one."""
 
 import time
 from collections.abc import Callable

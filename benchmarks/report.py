@@ -55,7 +55,7 @@ class Rows(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Cells under heads: how the numbers are known, what to note, and what made the rows."""
+    """Cells with column names: the origin of the numbers, a note, and the command behind the rows."""
 
     title: str
     heads: Sequence[str]

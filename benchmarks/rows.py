@@ -29,7 +29,7 @@ WRONG = "give a file that --rows wrote"
 
 
 def circumstances(*packages: str) -> Values:
-    """What made rows that are measured now: versions of meshfft's own packages and these, machine, load, commit."""
+    """Origin of rows that are measured now: versions of meshfft's packages and these, machine, load, commit."""
     return {
         "versions": {package: version_of(package) for package in dict.fromkeys([*OWN, *packages])},
         "device": jax.devices()[0].device_kind,

@@ -54,7 +54,7 @@ class Scaled:
         return self.post.steps(layout, most, most)
 
     def load(self, layout: Layout, many: int) -> np.ndarray:
-        """Points of each device, by so many of the sample, which are drawn already in no order."""
+        """Points of each device, scaled from the first `many` of the sample, which is in random order."""
         post, cells = self.post, sub_layout(layout, self.post.problem.dims)
         where = (cells, post.window.width, post.problem.slack)
         turns = post.problem.points.in_turns[:many]

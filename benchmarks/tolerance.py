@@ -33,7 +33,7 @@ TOPS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the histogram
 
 
 class Program(NamedTuple):
-    """What sets share, so that one compiled program serves them."""
+    """Shared properties of sets, so that one compiled program serves them."""
 
     kind: int  # the type, 1 to 3
     dtype: str

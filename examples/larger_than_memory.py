@@ -58,7 +58,7 @@ def difference(path, n):
 
 
 def work(folder, memory, processes, index, address, end):
-    """What each process does; it kills itself when it has moved the part `end` of its bytes."""
+    """The work of each process; it kills itself after moving the part `end` of its bytes."""
     jax.config.update("jax_num_cpu_devices", 4)
     if processes > 1:
         jax.distributed.initialize(address, processes, index)

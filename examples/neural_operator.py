@@ -60,7 +60,7 @@ class Operator(eqx.Module):
 
 
 def loss(model, psi, wanted):
-    """The mean square error, over that of leaving psi as it is."""
+    """The mean square error, relative to that of leaving psi unchanged."""
     return ((model(psi) - wanted) ** 2).mean() / ((psi - wanted) ** 2).mean()
 
 

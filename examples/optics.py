@@ -48,7 +48,7 @@ def travel(u, distance):
 
 
 def spot(u, x, y, distance):
-    """Fresnel's integral, but for its phase, at SAMPLES points along each axis, from -SPOT up to SPOT."""
+    """Fresnel's integral without its phase, at SAMPLES points along each axis, from -SPOT up to SPOT."""
     step = SIDE / len(u)
     turns = SPOT * step / (WAVE * distance)  # cycles per sample of u
     chirp = jnp.exp(1j * jnp.pi / (WAVE * distance) * (x**2 + y**2))

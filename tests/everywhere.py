@@ -170,7 +170,7 @@ def _spectral(mf: Any, mesh: Mesh) -> Rows:
 
 
 def _plans(mf: Any, mesh: Mesh) -> Rows:
-    """Sizes that the mesh does not divide, in any order, there and back, and in and out of storage."""
+    """Sizes that the mesh does not divide, in any order, forward and back, and in and out of storage."""
     _, z, _, r = _inputs(mf, mesh)
     r, z = r[:15, :11, :7], z[:15, :11, :7]
     made = mf.passes(r.shape, budget=20_000, kind="rfft")
@@ -253,7 +253,7 @@ def _double(mf: Any, mesh: Mesh) -> Rows:
 
 
 def _held(y: Any) -> Any:
-    """What is stored, padding included."""
+    """The stored array, padding included."""
     return getattr(y, "stored", y)
 
 

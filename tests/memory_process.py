@@ -72,7 +72,7 @@ def made(path: Path, shape: Shape) -> None:
 
 
 def store(path: Path, shape: Shape) -> Sink:
-    """An empty store for blocks of so many planes."""
+    """An empty store for blocks of ROWS planes."""
     layout = Layout(shape, (even_cuts(shape[0], [("x", shape[0] // ROWS)]), (), ()))
     return create_sink(path, shape, "complex64", grid_of(layout, 8), kind=path.suffix)
 

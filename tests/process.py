@@ -45,7 +45,7 @@ class Recorder:
 
 
 def blocks(name: str, value: Any, devices: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """What this process holds of an array, by place on the mesh; of one that is no mesh's, "here"."""
+    """This process's part of an array, by place on the mesh; "here" for an array without a mesh."""
     places = {device: place for place, device in enumerate(devices)}
     for leaf, array in enumerate(jax.tree.leaves(value)):
         if isinstance(array, jax.Array) and len(array.sharding.device_set) == len(places):
@@ -144,7 +144,7 @@ def _off(y: jax.Array | mf.PaddedArray, truth: np.ndarray) -> float:
 
 
 def _peers(index: int) -> dict[str, Any]:
-    """What processes hear of one another: values, and failures of one or two of them."""
+    """Messages between processes: values, and failures of one or two of them."""
 
     def fail(those: tuple[int, ...], text: str) -> str:
         if index in those:
@@ -176,7 +176,7 @@ def _said(work: Callable[[], Any]) -> Any:
 
 
 def public() -> set[str]:
-    """The names that `import meshfft` offers, but for its modules."""
+    """The names that `import meshfft` offers, except its modules."""
     names = {name for name in dir(mf) if not name.startswith("_")}
     return {name for name in names if not isinstance(getattr(mf, name), types.ModuleType)}
 

@@ -16,7 +16,7 @@ SHAPE, SPEC = (8, 12, 16), P("x", "y", "z")
 
 
 def only(spec: P, names: Sequence[str]) -> P:
-    """The part of a spec that in_specs may say."""
+    """The part of a spec that is valid in in_specs."""
     entries = (entry if isinstance(entry, tuple) else (entry,) for entry in spec)
     return P(*(tuple(axis for axis in entry if axis in tuple(names)) or None for entry in entries))
 

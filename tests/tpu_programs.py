@@ -44,7 +44,7 @@ def _tier(mesh: Mesh, points: list, tier: str) -> dict[str, Any]:
 
 
 def _complex(program: jax.stages.Compiled) -> int:
-    """How often the text names a complex type or a custom call that packs or unpacks one."""
+    """Number of complex types, and of custom calls that pack or unpack them, in the text."""
     text = program.as_text() or ""
     return sum(text.count(word) for word in ("c64[", "X64Combine", "X64Split"))
 
@@ -89,7 +89,7 @@ def walks(topology: str) -> dict[str, Any]:
 
 
 def real(topology: str) -> dict[str, Any]:
-    """Cycles of a complex transform of slabs, and of a real one of as many numbers, there and back, without kernels."""
+    """Cycles of a complex transform of slabs, and of a real one of the same size, forward and back, without kernels."""
     slab, shape, half = AbstractMesh((len(devices_of(topology)),), ("x",)), (128, 128, 512), (128, 128, 257)
     plans = {
         "complex": mf.plan(shape, mesh=slab, topology=topology, engine="xla"),

@@ -30,7 +30,7 @@ class Baseline(NamedTuple):
     packages: tuple[str, ...]  # what brings that; rows have their versions
 
     def cases(self, task: Task, meshes: Meshes, cores: int) -> list[Case]:
-        """The ways it does a task; where it does not, one, to say so."""
+        """Its variants for a task; a single one if it cannot do it, to report that."""
         return [case_of(task, self.name)] if self.missing(task.what) else self.ways(task, meshes, cores)
 
     def missing(self, what: str) -> str | None:

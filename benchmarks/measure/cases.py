@@ -14,7 +14,7 @@ POINTS = "points"  # the kind of a transform at random points
 
 
 class Task(NamedTuple):
-    """What is computed; `samples` are so many random points along each dimension, none for the uniform ones."""
+    """A task; `samples` are numbers of random points along each dimension, empty for uniform ones."""
 
     shape: tuple[int, ...]
     dtype: str = "complex64"
@@ -74,7 +74,7 @@ def case_of(task: Task, library: str, mesh: tuple[int, ...] = (), **way: Any) ->
 
 
 def balanced(count: int, parts: int) -> tuple[int, ...]:
-    """A number as so many factors, as near to each other as they can be, in rising order."""
+    """A number as a product of `parts` nearly equal factors, in rising order."""
     if parts == 1:
         return (count,)
     first = max(f for f in range(1, count + 1) if count % f == 0 and f**parts <= count)

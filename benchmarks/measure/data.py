@@ -24,7 +24,7 @@ TRIG = {"dct": scipy.fft.dctn, "dst": scipy.fft.dstn}
 
 
 class Data:
-    """Input and truth of a task; the input on each mesh, once for all who want it there."""
+    """Input and truth of a task; the input on each mesh, made once."""
 
     def __init__(self, task: Task, cores: int) -> None:
         self.task = task
@@ -47,7 +47,7 @@ class Data:
 
 
 def random_turns(samples: Sequence[int]) -> tuple[np.ndarray, ...]:
-    """Frequencies in cycles per sample, so many along each dimension, in rising order."""
+    """Frequencies in cycles per sample along each dimension, in rising order."""
     return tuple(np.sort(np.random.default_rng(place).random(many)) for place, many in enumerate(samples))
 
 
@@ -89,7 +89,7 @@ class Ranks(Protocol):
 
 
 class Place(NamedTuple):
-    """Where to compute: JAX's devices, threads for libraries without devices, and MPI ranks."""
+    """Place of a computation: JAX's devices, threads for libraries without devices, and MPI ranks."""
 
     devices: Sequence[jax.Device]
     cores: int = 1

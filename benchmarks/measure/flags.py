@@ -1,6 +1,6 @@
-"""What the commands that measure share: their flags read and refused, the devices, and the run with its bar.
+"""Shared by the commands that measure: their flags, checked, the devices, and the run with its bar.
 
-Whatever can be refused is refused before anything is compiled.
+Every refusal happens before anything is compiled.
 """
 
 import itertools

@@ -89,7 +89,7 @@ def measured(
 
 
 def attempt(make: Callable[[], Prepared]) -> Prepared | str:
-    """What is prepared, or why it cannot be."""
+    """Prepared calls, or the reason for their absence."""
     try:
         return make()
     except Exception as error:  # whatever a baseline raises

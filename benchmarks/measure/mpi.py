@@ -40,7 +40,7 @@ class MpiRanks:
         self._folder.cleanup()
 
     def prepare(self, case: Case, data: Data, turns: int = 0) -> Prepared:
-        """Starts the ranks of a case, which plan and check it; a call is one transform, or some there and back."""
+        """Starts the ranks of a case, which plan and check it; a call is one transform, or several round trips."""
         if shutil.which("mpiexec") is None:
             raise RuntimeError("mpiexec is not installed: on Debian apt-get install openmpi-bin")
         if case.method != SLAB and len(case.shape) < 3:

@@ -21,7 +21,7 @@ POLL_SECONDS = 1e-2  # below 0.3% of a core while waiting
 
 
 def wanted() -> str:
-    """What is wanted next, on every rank once rank 0 has read a line; nothing at the end."""
+    """The next request, on every rank once rank 0 has read a line; nothing at the end."""
     if COMM.rank == 0:
         line = sys.stdin.readline()
         for rank in range(1, COMM.size):

@@ -35,7 +35,7 @@ def cells(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def notes(rows: Sequence[Row], ratio: bool = True) -> str:
-    """What ratios are to, who is absent and why, and the circumstances."""
+    """The denominator of ratios, absent baselines with their reasons, and the circumstances."""
     best = fastest_baseline(rows) if ratio else None
     lines = [] if best is None else [f"ratio: to the fastest baseline, {_full_name(best)}."]
     if any(row.seconds and row.case.library in TRANSPOSED for row in rows):

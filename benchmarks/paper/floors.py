@@ -17,8 +17,8 @@ PASSES = {"bf16x6": 6, "bf16x3": 3}
 
 
 class Rates(NamedTuple):
-    """What the makers publish of a machine: chips along each axis of its torus, devices of a chip, bfloat16 operations
-    of a chip, bytes of a link one way, and bytes of a chip's memory, each per second."""
+    """Published figures of a machine: chips along each axis of its torus, devices of a chip, bfloat16 operations of a
+    chip, bytes of a link one way, and bytes of a chip's memory, each per second."""
 
     torus: tuple[int, ...]
     cores: int

@@ -37,7 +37,7 @@ def modelled_rows(cases: Iterable[Case]) -> Iterator[Row]:
 
 
 def known_rows(tables: Iterable[str] = TABLES, sizes: Iterable[int] = SIZES) -> Iterator[Row]:
-    """What no model of ours gives: the paper's Table I, and the floors."""
+    """Numbers without a model of ours: the paper's Table I, and the floors."""
     for name, family, n in itertools.product(tables, ("KDFT", "FFT"), sizes):
         if n in MEASURED:
             row = _about(name, family, n, POD)
@@ -134,7 +134,7 @@ def _about(name: str, family: str, n: int, topology: str) -> dict[str, Any]:
 
 
 def compiled_row(case: Case) -> Row:
-    """What the compiler makes of a case; without seconds where it finds no room for it."""
+    """The compiler's result for a case; without seconds if the case does not fit."""
     made = case.plan
     try:
         program = compile_plan(made, mesh_for(made, case.topology), planes=True)

@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its title, its heads, and its lines as words."""
+    """A table: its title, its column names, and its lines as words."""
 
     title: str
     heads: Sequence[str]

@@ -26,7 +26,7 @@ _PRODUCT = re.compile(r"vmatmul\.(\w+)\S*?\.mxu(\d)")
 
 @dataclasses.dataclass
 class Loop:
-    """Bundles from `first` to `last`, and how often they run; None where the text does not say."""
+    """Bundles from `first` to `last`, and their trip count; None if the text does not give it."""
 
     first: int
     last: int

@@ -72,7 +72,7 @@ def chip_of(topology: str) -> Chip:
 
 
 def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
-    """What `program` is called with: about POINTS numbers in a shape that suits the kind."""
+    """Arguments of `program`: about POINTS numbers in a shape that suits the kind."""
     complex_kind = REAL.get(kind, kind)
     lengths = (length, length) if complex_kind == "plane" else (length,)
     many = max(1, POINTS // math.prod(lengths))

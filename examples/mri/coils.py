@@ -40,7 +40,7 @@ def maps(count: int, shape: Sequence[int]) -> np.ndarray:
 
 
 def kspace(source: Callable[[np.ndarray], np.ndarray], f: np.ndarray, count: int) -> np.ndarray:
-    """What every coil measures at f, of shape (..., d), in cycles per field of view.
+    """Samples of every coil at f, of shape (..., d), in cycles per field of view.
 
     Args:
         source: gives the spectrum of the image at points of shape (..., d).

@@ -11,14 +11,14 @@ SHOWN = (0, 5, 10, 20, 40)
 
 
 class Way(NamedTuple):
-    """A way to the image: its name, and the images after so many applications of the normal operator."""
+    """A method: its name, and its images after so many applications of the normal operator."""
 
     name: str
     images: Iterator[tuple[int, Array]]
 
 
 class Course(NamedTuple):
-    """How a way went: applications, errors, and images at the numbers of SHOWN, or all of total variation's."""
+    """The course of a method: applications, errors, and images at the numbers of SHOWN, or all for total variation."""
 
     name: str
     counts: list[int]

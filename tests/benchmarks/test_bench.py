@@ -237,7 +237,7 @@ def test_tables_of_table_one() -> None:
 
 
 def test_tables_of_scaling(rows: list[Row]) -> None:
-    """Catches an efficiency upside down, and permutes of one ring counted as those of another."""
+    """Catches an inverted efficiency, and permutes of one ring counted as those of another."""
     found = {one.title: one.lines for one in tables(rows)}
     for title, lines in found.items():
         if "strong scaling" in title:
@@ -320,7 +320,7 @@ def test_every_algorithm_has_its_own_name() -> None:
 def test_a_compiled_case_is_held_against_the_model(
     monkeypatch: pytest.MonkeyPatch, algorithm: Algorithm, seconds: float
 ) -> None:
-    """Catches the paper's algorithm given meshfft's overlap, and a ratio upside down."""
+    """Catches meshfft's overlap in the paper's algorithm, and an inverted ratio."""
     case = next(c for c in small() if c.algorithm == algorithm)
     clock = case.plan.machine.chip.clock
     assert clock is not None

@@ -75,7 +75,7 @@ def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a table without finufft or mpi4py-fft that does not say so, and a traceback without libtpu."""
+    """Catches a table that lacks finufft or mpi4py-fft without a note, and a traceback without libtpu."""
     monkeypatch.setattr(benchmarks, "import_module", lambda name: baselines if "baselines" in name else benchmarks)
     monkeypatch.setattr(benchmarks, "main", lambda: None, raising=False)
     monkeypatch.setattr(sys, "argv", ["benchmarks"])

@@ -1,4 +1,4 @@
-"""Measurements but for their times: the baselines and their numbers, cases, rows, tables, and the command."""
+"""Measurements except their times: the baselines and their numbers, cases, rows, tables, and the command."""
 
 import json
 import os
@@ -221,7 +221,7 @@ def call(*words: str) -> Any:
 
 
 def test_the_command_measures_prints_and_writes(work: Path) -> None:
-    """Catches a table wider than a terminal, a case left out, and rows that do not say how they were made."""
+    """Catches a table wider than a terminal, a missing case, and rows without their origin."""
     flags = ("--mesh", "2,2,2", "--mesh", "8", "--method", "auto,cooley-tukey", "--baselines", "scipy,mkl,jaxdecomp")
     result = call("fft", "8,8,8", *flags, "--rounds", "2", "--rows", "rows.jsonl")
     assert result.exit_code == 0, result.output
@@ -236,7 +236,7 @@ def test_the_command_measures_prints_and_writes(work: Path) -> None:
 
 
 def test_the_command_prints_one_object(work: Path) -> None:
-    """Catches words around the object, and meshes that nobody asked for."""
+    """Catches text around the JSON object, and meshes that were not requested."""
     result = call("fft", "8,8", "--baselines", "none", "--rounds", "1", "--json", "--kind", "rfft")
     rows = json.loads(result.stdout)["rows"]
     assert [one["mesh"] for one in rows] == [[8], [8], [2, 4], [2, 4]] and not os.listdir(work)

@@ -21,7 +21,7 @@ FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
 
 
 def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **way: Any) -> Row:
-    """A row on so many devices, made by hand."""
+    """A hand-made row on `devices` devices."""
     case = case_of(Task((8, 8)), way.pop("baseline", "meshfft"), mesh or (devices,), **way)
     return Row(case, seconds, 1e-7 if seconds else None, "" if seconds else "not here", FACTS)
 
@@ -42,7 +42,7 @@ def test_ideal_lines() -> None:
 
 
 def test_weak_scaling_is_flat_where_it_is_ideal() -> None:
-    """Catches the line of strong scaling under weak scaling, and an efficiency upside down."""
+    """Catches the line of strong scaling under weak scaling, and an inverted efficiency."""
     found = points({1: 2.0, 8: 2.5}, weak=True)
     assert [one.ideal for one in found] == [2.0, 2.0] and [one.efficiency for one in found] == [1.0, 0.8]
     assert found[1].to_dict() == {"devices": 8, "seconds": 2.5, "ideal": 2.0, "efficiency": 0.8}

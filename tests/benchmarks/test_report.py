@@ -17,7 +17,7 @@ HOSTILE = "</title></style>\"'><script>alert(1)</script><img src=x onerror=alert
 
 
 class Parts(HTMLParser):
-    """What a page is made of: its tags and its texts."""
+    """Tags and texts of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

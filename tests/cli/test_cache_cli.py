@@ -30,7 +30,7 @@ UPDATE = jax.config.update
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """What a command has JAX set, which stays as it is; a home and a cache folder of the test's own."""
+    """Records JAX's settings instead of changing them; private home and cache folders."""
     found: Settings = {}
     monkeypatch.setattr(jax.config, "update", lambda name, value: found.update({name: value}))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))

@@ -225,7 +225,8 @@ def test_units_and_sizes_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_files_that_were_tampered_with(tmp_path: Path) -> None:
-    """Catches a header, or readouts that nobody wrote, that fill the memory; and readouts shorter than their heads."""
+    """Catches a header that fills the memory, also for readouts that were never written; and readouts shorter than
+    their headers."""
     h5py = pytest.importorskip("h5py")
     path = scan(tmp_path / "a.h5", radial())
     with h5py.File(path, "r+") as file:

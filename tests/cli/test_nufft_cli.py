@@ -66,8 +66,8 @@ def work(terminal: Path) -> None:
     ids=["turns", "radians", "field of view, ortho, float64"],
 )
 def test_values_and_their_adjoint(words: list[str], origin: str, scale: float, far: float) -> None:
-    """Catches another unit, origin, scale, sign or order of dimensions than asked for, there and back, and a tolerance
-    that does not reach the plan; and a store that does not say how it was made.
+    """Catches a wrong unit, origin, scale, sign or order of dimensions, in both directions, a tolerance that does not
+    reach the plan, and a store without its origin.
     """
     call("nufft", "x.npy", "c.npy", *words)
     flat, waves = np.load("x.npy").reshape(COILS, -1), _waves(origin) * scale

@@ -1,4 +1,4 @@
-"""What the command line prints: tables, bars, help, names that a terminal would act on; closed streams, signals."""
+"""Output of the command line: tables, bars, help, names with escape sequences; closed streams, signals."""
 
 import inspect
 import io
@@ -35,7 +35,7 @@ def test_times_of_every_step_and_their_sum(capsys: pytest.CaptureFixture[str], m
 
 
 def test_one_bar_of_bytes_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a bar that counts parts, does not say how long it takes, is too wide, or is drawn by every process."""
+    """Catches a bar that counts parts, does not show its time, is too wide, or is drawn by every process."""
     drawn = io.StringIO()
     terminal = Console(file=drawn, force_terminal=True, width=80)
     monkeypatch.setattr(output, "Console", lambda **_: terminal)

@@ -51,7 +51,7 @@ def test_precision_as_an_error_to_stay_within(error: str, topology: str | None, 
 
 
 def test_plan_shows_the_walk_that_runs_here() -> None:
-    """Catches a plan for devices that nobody has: another walk than that of `mf.fftn`, and no seconds."""
+    """Catches a plan for other devices than the present ones: another walk than that of `mf.fftn`, and no seconds."""
     record = json.loads(call("plan", "64,64,64", "--mesh", "2,2,2", "--json"))
     devices = jax.make_mesh((2, 2, 2), ("x", "y", "z"))
     x = jax.ShapeDtypeStruct((64, 64, 64), np.complex64, sharding=NamedSharding(devices, P("x", "y", "z")))

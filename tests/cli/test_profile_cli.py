@@ -1,4 +1,4 @@
-"""What people see of a breakdown: the table, rows, the figure, and the command."""
+"""Presentation of a breakdown: the table, rows, the figure, and the command."""
 
 import json
 import os

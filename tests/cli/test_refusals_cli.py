@@ -1,4 +1,4 @@
-"""What the command line refuses: one line with the value and the remedy, before any work, and nothing half done."""
+"""Refusals of the command line: one line with the value and the remedy, before any work, and nothing half done."""
 
 from pathlib import Path
 from typing import Any

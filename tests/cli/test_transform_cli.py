@@ -90,7 +90,7 @@ def test_the_inverse_needs_no_flags(flags: list[str]) -> None:
 
 
 def test_flags_are_heard_before_the_file() -> None:
-    """Catches flags that are given and ignored since the file knows better, and a mesh that nobody gave."""
+    """Catches flags that are ignored in favour of the file's record, and a mesh that was not given."""
     np.save("a.npy", values())
     call("transform", "a.npy", "b.zarr", "--mesh", "2,2", "--norm", "ortho")
     call("transform", "b.zarr", "c.npy", "--inverse", "--norm", "forward", "--mesh", "4")

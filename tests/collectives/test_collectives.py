@@ -1,4 +1,4 @@
-"""What moves between devices, in the compiled text, for the cases people have."""
+"""Data movement between devices, in the compiled text, for usual cases."""
 
 from typing import Any
 

@@ -111,7 +111,7 @@ def test_optics_ends_in_the_airy_pattern(tmp_path: Path) -> None:
 
 
 def test_neural_operator_learns(tmp_path: Path) -> None:
-    """Catches gradients that lead elsewhere: a network that leaves psi as it is has the error 1."""
+    """Catches wrong gradients: a network that leaves psi unchanged has the error 1."""
     picture = tmp_path / "neural_operator.png"
     small = ["--width", "8", "--steps", "60", "--picture", str(picture)]
     assert _program("neural_operator").main(small) < 0.5 and picture.stat().st_size > 10_000

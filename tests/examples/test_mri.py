@@ -87,7 +87,7 @@ def test_koosh_ball_has_even_directions() -> None:
 
 @pytest.fixture(scope="module")
 def dense() -> tuple[solvers.Operator, np.ndarray, np.ndarray, np.ndarray]:
-    """The normal matrix of a small scan, as an operator and as it is, with A^H d and the true image."""
+    """The normal matrix of a small scan, as an operator and as a matrix, with A^H d and the true image."""
     n = 16
     k, maps = trajectories.radial(20, 24).reshape(-1, 2), coils.maps(3, (n, n))
     phase = np.exp(-2j * np.pi * (k @ np.indices((n, n)).reshape(2, -1)))

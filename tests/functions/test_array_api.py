@@ -117,6 +117,6 @@ def test_grids_of_other_types_are_refused(name: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("name", REAL_IN)
 def test_complex_input_to_real_transforms_is_refused(name: str) -> None:
-    """Catches an imaginary part dropped where the standard wants a real array."""
+    """Catches an imaginary part dropped although the standard demands a real array."""
     with pytest.raises(TypeError):
         getattr(xp, name)(noise((4, 4)))

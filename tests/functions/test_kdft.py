@@ -373,7 +373,7 @@ def test_planes_through_the_call_and_traced_points() -> None:
 
 
 def test_planes_that_do_not_match_are_refused() -> None:
-    """Catches planes of two shapes, types or shardings that are broadcast, promoted or gathered in silence."""
+    """Catches planes of two shapes, types or shardings that are silently broadcast, promoted or gathered."""
     points, re = Points.uniform(8), jnp.ones(8)
     with pytest.raises(ValueError, match=r"planes have shapes \(8,\) and \(4,\)"):
         mf.kdftn((re, jnp.ones(4)), points)

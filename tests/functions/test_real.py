@@ -247,7 +247,7 @@ def test_a_half_spectrum_stays_cut_as_it_came_where_it_divides() -> None:
 
 
 def test_what_cannot_be_is_refused_by_name() -> None:
-    """Catches imaginary parts dropped in silence, and messages without a remedy."""
+    """Catches imaginary parts dropped silently, and messages without a remedy."""
     z = noise((8, 8))
     for name in ("rfft", "rfft2", "rfftn", "ihfft"):
         with pytest.raises(TypeError, match="real numbers are transformed here, the array is complex64"):

@@ -49,7 +49,7 @@ def test_the_remedy_inside_jit() -> None:
 
 
 def test_wrong_calls_are_refused_with_the_remedy() -> None:
-    """Catches JAX's own words inside `jit`, `grad` and `vmap`, and Python's for weights and sizes of another kind."""
+    """Catches messages of JAX inside `jit`, `grad` and `vmap`, and of Python for weights and sizes of a wrong kind."""
     points, wrong = mf.Scattered.turns(TURNS), list[tuple[Callable[[], Any], type[Exception], str]]()
 
     def found(data: Any, shape: Any = (4, 4), **how: Any) -> Any:

@@ -28,7 +28,7 @@ SIZES = st.sampled_from((1, 2, 3, 4, 5, 7, 8, 12))
 
 
 def _ours(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """A call that nobody but meshfft may answer."""
+    """A call that only meshfft may answer."""
     with scipy.fft.set_backend(mf.scipy_backend, only=True):
         return function(*args, **options)
 
@@ -185,7 +185,7 @@ def test_complex_input_to_a_real_transform() -> None:
 
 @pytest.mark.parametrize("call", [{"s": 3, "axes": 0}, {"s": np.array([3])}, {"axes": np.array([1, 0])}, {"axes": ()}])
 def test_arguments_in_scipys_other_forms(call: dict[str, Any]) -> None:
-    """Catches integers and arrays for s and axes refused, and no axes, which leave an array as it is in SciPy."""
+    """Catches a refusal of integers and arrays for s and axes, and of no axes, which change nothing in SciPy."""
     x = noise((4, 6), "float32")
     y, theirs = _ours(scipy.fft.fftn, x, **call), scipy.fft.fftn(x, **call)
     assert y.dtype == theirs.dtype and error(y, theirs) <= 1e-6

@@ -1,4 +1,4 @@
-"""FFTs in float64 by dense factors and integer products: local, moved by all-to-alls, there and back."""
+"""FFTs in float64 by dense factors and integer products: local, moved by all-to-alls, forward and back."""
 
 from collections.abc import Iterator
 

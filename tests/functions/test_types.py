@@ -19,7 +19,7 @@ HALF = ("float16", "bfloat16")  # jax.numpy.fft has no real transform of these; 
 
 
 def _types(dtypes: tuple[str, ...]) -> dict[tuple[str, str], Any]:
-    """Where the type of meshfft's result is not that of jax.numpy.fft: the two."""
+    """Types of meshfft's and jax.numpy.fft's results, if they differ."""
     mesh, found = jax.make_mesh((2,), ("x",)), {}
     for dtype in dtypes:
         x = jnp.ones((4, 6), dtype)

@@ -1,4 +1,4 @@
-"""What is read out of compiled programs: collectives in two halves, cycles, sizes, and kinds of work."""
+"""Facts read from compiled programs: collectives in two halves, cycles, sizes, and kinds of work."""
 
 import re
 from typing import Any

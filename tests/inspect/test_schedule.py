@@ -119,7 +119,7 @@ def test_turns_are_those_of_the_loop_run_by_hand(
     ],
 )
 def test_a_loop_that_cannot_be_told_raises(changes: dict[str, str], loop: str) -> None:
-    """Catches a limit or counter that the program works out, and a loop then counted once without a word."""
+    """Catches a limit or counter that the program computes, with the loop silently counted once."""
     text = NESTED
     for told, changed in changes.items():
         assert told in text

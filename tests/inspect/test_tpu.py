@@ -1,4 +1,4 @@
-"""What the TPU compiler makes of plans, for described topologies: needs the extra `tpu`, no TPU."""
+"""Programs that the TPU compiler makes of plans, for described topologies: needs the extra `tpu`, no TPU."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, COMPILER]
 
 
 def _compiled(what: str, topology: str) -> dict[str, Any]:
-    """What the script prints."""
+    """Output of the script."""
     command = [sys.executable, str(SCRIPT), what, topology]
     done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

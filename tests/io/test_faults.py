@@ -1,4 +1,5 @@
-"""What ends a run of several processes: all of them end, in bounded time, say why, and leave nothing half-written."""
+"""Faults in a run of several processes: all of them end in bounded time, give the reason, and leave nothing
+half-written."""
 
 import json
 import os

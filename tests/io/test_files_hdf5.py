@@ -137,7 +137,7 @@ def test_filters_whose_length_nobody_can_check(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chunks", [(4,), None])
 def test_what_was_never_written(tmp_path: Path, chunks: Any) -> None:
-    """Catches what lay in memory before taken for numbers that nobody wrote, and a fill value that is lost."""
+    """Catches stale memory returned as numbers that were never written, and a fill value that is lost."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("only", (10,), "f4", chunks=chunks, fillvalue=7, fill_time="never")
         file.create_dataset("filled", (10,), "f4", chunks=chunks, fillvalue=7)

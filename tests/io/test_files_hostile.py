@@ -54,7 +54,7 @@ CHANGES = {"replaced": replaced, "rewritten": rewritten, "cut": cut, "gone": lam
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", ["a.npy", "f.npy", "a.nii", "a.h5"])
 def test_files_that_change_while_they_are_read(tmp_path: Path, name: str, change: str) -> None:
-    """Catches numbers of two files in one, or those of a file that is gone, handed on as the array that was opened."""
+    """Catches numbers of two files in one array, or those of a deleted file returned for the opened one."""
     values = complex_values((32, 32, 32)).real
     path, other = save(tmp_path / name, np.asfortranarray(values) if name == "f.npy" else values), tmp_path / "other"
     other.write_bytes(save(tmp_path / f"more-{name}", values + 1).read_bytes())
@@ -87,7 +87,7 @@ def test_a_file_cut_short_in_the_middle_of_a_read(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_replaced_while_it_is_read(tmp_path: Path) -> None:
-    """Catches chunks of another store handed on as those of the one that was opened."""
+    """Catches chunks of another store returned as those of the opened one."""
     for name in ("a.zarr", "b.zarr"):
         save(tmp_path / name, complex_values((4, 4)))
     with open_array(tmp_path / "a.zarr") as source:

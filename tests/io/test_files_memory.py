@@ -14,7 +14,7 @@ MIB = 256
 
 
 def ran(folder: Path, way: str, source: str, target: str) -> dict[str, Any]:
-    """What the process prints; its files are removed."""
+    """Output of the process; its files are removed."""
     try:
         run = python(str(SCRIPT), way, str(folder / f"in{source}"), str(folder / f"out{target}"), str(MIB))
         assert run.returncode == 0, run.stderr

@@ -98,7 +98,7 @@ def test_nifti_is_scaled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [">f4", ">i2", ">c8"])
 def test_bytes_come_in_native_order(tmp_path: Path, code: str) -> None:
-    """Catches big-endian files, common in NIfTI, handed on in a byte order that JAX does not take."""
+    """Catches big-endian files, common in NIfTI, returned in a byte order that JAX refuses."""
     np.save(tmp_path / "a.npy", VALUES.astype(code))
     with open_array(tmp_path / "a.npy") as source:
         assert source.dtype.isnative and source[...].dtype.isnative
@@ -160,7 +160,7 @@ def test_a_full_disk_is_not_called_damage(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches an import error that does not say what to install."""
+    """Catches an import error that does not name the package to install."""
     for name, package in (("a.nii", "nibabel"), ("a.h5", "h5py"), ("a.zarr", "tensorstore")):
         path = save(tmp_path / name, VALUES)
         monkeypatch.setitem(sys.modules, package, None)

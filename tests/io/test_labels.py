@@ -49,7 +49,7 @@ def written(path: Path, dataset: Any) -> Path:
 
 
 def opened(path: Path) -> Any:
-    """What xarray makes of a store or a file, with complex numbers."""
+    """The dataset that xarray reads from a store or a file, with complex numbers."""
     if path.suffix == ".zarr":
         return xr.open_zarr(path)
     return xr.open_dataset(path, engine="netcdf4", auto_complex=True)
@@ -145,7 +145,7 @@ def test_names_of_an_array_alone(tmp_path: Path) -> None:
 
 
 def test_several_variables_have_to_be_named(tmp_path: Path) -> None:
-    """Catches a coordinate taken for data, and a refusal that does not say how to name one in Python or in a shell."""
+    """Catches a coordinate read as data, and a refusal without the way to name one in Python or in a shell."""
     for name in ("a3.zarr", "a2.zarr", "a.nc"):
         path = written(tmp_path / name, field().assign(u=field().t + 1))
         line = refusal(path)

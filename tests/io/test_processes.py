@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Run]:
 
 
 def _wait(started: list["subprocess.Popen[bytes]"]) -> list[int]:
-    """How they ended: all of them well, or as soon as one did not, for its peers would wait for it."""
+    """Exit codes: all processes succeed, or all end as soon as one fails, because the rest would wait for it."""
     deadline, ended = time.monotonic() + 900, [process.poll() for process in started]
     while None in ended and not any(ended) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -85,7 +85,7 @@ def test_one_process_computes_what_numpy_does(runs: dict[int, Run]) -> None:
 
 @pytest.mark.parametrize("count", COUNTS[1:])
 def test_several_processes_hold_what_one_does(runs: dict[int, Run], count: int) -> None:
-    """Catches values of other shards, programs that differ between processes, host code that wants arrays whole."""
+    """Catches values of other shards, programs that differ between processes, host code that needs whole arrays."""
     (one,), several = runs[1].blocks, runs[count].blocks
     told = {name for process in several for name in process}
     assert told == one.keys() if count < 4 else len(one) / 3 < len(told) and told < one.keys()

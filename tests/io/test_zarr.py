@@ -84,7 +84,8 @@ HOSTILE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("changed", HOSTILE, ids=lambda changed: json.dumps(changed)[:60])
 def test_hostile_metadata_are_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
-    """Catches sizes believed, a process ended for want of memory (it is this one), and errors without a file's name."""
+    """Catches sizes that are trusted, a process (this one) that runs out of memory, and errors without a file's
+    name."""
     refusal(store(tmp_path / "a.zarr", **changed))
 
 

@@ -60,7 +60,7 @@ def test_spec_and_layout_round_trip() -> None:
     ],
 )
 def test_a_spec_that_does_not_fit_is_refused_by_name(spec: P, words: list[str]) -> None:
-    """Catches a wrong spec that passes, or an error that does not say which entry and what would do."""
+    """Catches a wrong spec that passes, or an error without the wrong entry and the remedy."""
     with pytest.raises(ValueError) as caught:
         from_spec((8, 8), {"x": 2, "y": 4}, spec)
     assert all(word in str(caught.value) for word in words)

@@ -1,4 +1,5 @@
-"""What no memory can hold is refused by name, before any work; what can be held, or only planned, is not."""
+"""Arrays that no memory can hold are refused by name, before any work; arrays that fit, or are only planned, are
+not."""
 
 from collections.abc import Callable
 from typing import Any

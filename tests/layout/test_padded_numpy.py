@@ -142,7 +142,7 @@ def test_slices_along_axes_in_another_order(inside: bool) -> None:
 
 
 def test_operands_inside_shard_map_are_whole() -> None:
-    """Catches an array of the logical shape that meets a block: JAX's error of shapes, or a row of another block."""
+    """Catches an array of the logical shape combined with a block: JAX's error of shapes, or a row of another block."""
     x, over = np.arange(8 * 7.0, dtype="float32").reshape(8, 7), mesh((2, 4))
     rows, whole = np.arange(7, dtype="float32"), np.random.default_rng(2).random((8, 7), "float32") < 0.5
 

@@ -310,7 +310,7 @@ def test_walks_that_fit_come_before_faster_ones() -> None:
 
 
 def test_plans_over_several_fast_networks_say_so() -> None:
-    """Catches nodes of GPUs, or slices of TPUs, that are priced as one fast network without a word."""
+    """Catches nodes of GPUs, or slices of TPUs, that are silently priced as one fast network."""
     over, within = (mf.plan((64, 64, 64), mesh=AbstractMesh((n,), ("x",)), topology=f"h100:{n}") for n in (32, 8))
     words = "32 GPUs are priced as one NVLink domain (8 a node is usual): seconds between nodes are underestimated"
     assert words in " ".join(str(over).split()) and over.to_dict()["caveat"] == words
@@ -322,7 +322,7 @@ def test_plans_over_several_fast_networks_say_so() -> None:
 
 
 def test_a_plan_for_cores_that_jax_joins_says_so() -> None:
-    """Catches v4 planned with twice the devices that JAX shows there, without a word."""
+    """Catches v4 silently planned with twice the devices that JAX shows there."""
     cores, chips = (mf.plan((64, 64, 64), topology=name) for name in ("v4:2x2x1", "v5p:2x2x1"))
     assert "a device for each core, where JAX makes one of both cores" in " ".join(str(cores).split())
     assert chips.to_dict()["caveat"] is None
@@ -330,7 +330,7 @@ def test_a_plan_for_cores_that_jax_joins_says_so() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Device:
-    """What a machine and a mesh ask of a device."""
+    """The attributes of a device that a machine and a mesh read."""
 
     coords: tuple[int, int, int]
     slice_index: int
@@ -341,7 +341,7 @@ class _Device:
 
 
 def test_a_mesh_over_two_slices_says_so() -> None:
-    """Catches slices that are taken for one torus, or for one network without a word."""
+    """Catches slices that silently count as one torus or one network."""
     devices = np.empty(8, object)
     devices[:] = [_Device((i, j, 0), s) for s in range(2) for i in range(2) for j in range(2)]
     one, two = (machine_of(Mesh(devices[: 4 * slices], ("x",))) for slices in (1, 2))

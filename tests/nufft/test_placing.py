@@ -137,7 +137,7 @@ def test_places_are_those_of_the_points_as_given(grid: int, width: int) -> None:
 
 
 def test_loads_are_estimated_from_a_sample() -> None:
-    """Catches a stride that meets the same sample of every spoke, and owners in another order than `place` has."""
+    """Catches a stride that hits the same sample of every spoke, and owners in another order than `place` has."""
     angle, radius = np.arange(8192) * 2.4, (np.arange(32) - 16) / 32  # a stride of 16 points
     turns = np.stack([np.outer(np.cos(angle), radius), np.outer(np.sin(angle), radius)], -1).reshape(-1, 2)
     grid, form = blocks((128, 256), (4, 4)), form_of(window(1e-2, 2.0, 2, C64), 1, (8, 8), 16)

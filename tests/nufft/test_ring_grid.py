@@ -124,8 +124,8 @@ def test_gradients_in_points_of_any_number(method: str) -> None:
 
 
 def test_points_beyond_a_capacity() -> None:
-    """Catches a point without a slot that is 0 or another's, an image that lacks such points without a word, and a
-    point that is lost beside them."""
+    """Catches a point without a slot that is 0 or another's value, an image that silently lacks such points, and a
+    valid point that is lost beside them."""
     devices, spec, x = mesh((2, 4)), P("x", "y"), noise((32, 32))
     k = coordinates((64,), 2, dtype="float32")
     k[:24] = k[0]  # all of three devices' points on one owner: it has slots for two of each
@@ -162,7 +162,7 @@ def test_inside_shard_map_of_the_inner_axis(known: bool) -> None:
 
 
 def test_long_lines_lose_nothing() -> None:
-    """Catches cells and offsets separated in float32, whose rounding is 4e-3 cells of so many."""
+    """Catches cells and offsets separated in float32, whose rounding is 4e-3 cells on a line of this length."""
     x, k = noise((2**15,)), coordinates((64, 1), 1, dtype="float32")[:, 0]
     y = jax.jit(lambda x, k: mf.nufftn(x, mf.Scattered.turns(k)))(x, k)
     assert error(y, direct(x, k.astype(float), (0,))) <= 1e-6
@@ -191,7 +191,7 @@ def test_a_plan_needs_points() -> None:
 
 
 def test_second_derivatives_in_points() -> None:
-    """Catches a derivative that is taken once where it is wanted twice, and mixed ones that are lost."""
+    """Catches a first derivative in place of a second one, and mixed ones that are lost."""
     devices, spec = mesh((2,)), P("x")
     x, k, way = noise((24, 20)), coordinates((48,), 2, dtype="float32"), noise((48, 2)).real
     n = np.stack(np.meshgrid(*map(np.arange, x.shape), indexing="ij"))

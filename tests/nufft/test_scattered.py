@@ -325,7 +325,7 @@ def test_points_and_image_are_constants_of_a_program() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    """Catches a refusal without its remedy, and points taken for others in silence."""
+    """Catches a refusal without its remedy, and points silently accepted in a wrong form."""
     x, k = noise((8, 8)), points(9, 2)
     some = mf.Scattered.turns(k)
     still = mf.scattered_plan((8, 8), some)

@@ -72,7 +72,7 @@ def test_the_width_leaves_room_for_rounding() -> None:
 
 
 def test_what_cannot_be_had_is_refused() -> None:
-    """Catches a tolerance below rounding that is promised in silence."""
+    """Catches a tolerance below rounding that is silently promised."""
     single, double = np.dtype("complex64"), np.dtype("complex128")
     for tol, sigma, dtype, said in (
         (1e-9, 2.0, single, "precision='float64'"),

@@ -45,7 +45,7 @@ def number(wholes: list[int], many: int) -> limbs.Limbs:
 
 
 def apart(a: int, b: int, many: int) -> int:
-    """How far two numbers that wrap are apart."""
+    """Distance of two numbers modulo the wrap."""
     return min((a - b) % 2 ** (32 * many), (b - a) % 2 ** (32 * many))
 
 
@@ -134,7 +134,7 @@ def _two_to(exponents: list[Fraction], kind: str, many: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("kind", "many", "bound"), [("float32", 2, 2e-7), ("float32", 3, 2e-7), ("float64", 3, 4e-16)])
 def test_powers_of_two(x64: None, kind: str, many: int, bound: float) -> None:
-    """Catches a sign, a whole part that meets exp2, where it costs its digits, or a limb of the fraction forgotten."""
+    """Catches a wrong sign, a whole part that enters exp2 and costs its digits, or a missing limb of the fraction."""
     most = 125 if kind == "float32" else 1020
     drawn = np.random.default_rng().uniform(-most, most, 200)
     exponents = [Fraction(float(e)) for e in (0, 1, -1, 0.5, -0.5, most, -most, 2.0**-30, -(2.0**-30), *drawn)]

@@ -28,7 +28,7 @@ def _wide() -> Iterator[None]:
 
 
 def _value(digits: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """What slices stand for, in extended precision."""
+    """The number that slices represent, in extended precision."""
     weights = np.ldexp(np.longdouble(1), 1 - 8 * np.arange(1, len(digits) + 1))
     return np.tensordot(weights, digits.astype(np.longdouble), 1) * scale
 

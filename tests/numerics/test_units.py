@@ -22,7 +22,7 @@ from meshfft.numerics.units import bound, plain, quantity
     ],
 )
 def test_seconds_are_no_powers_of_ten(value: float, digits: int, text: str) -> None:
-    """Catches 2e+02 s for 200 s, and digits that nobody knows."""
+    """Catches 2e+02 s for 200 s, and insignificant digits."""
     assert plain(value, digits) == text
 
 

@@ -39,7 +39,7 @@ def power(log_radius: float, n: int) -> float:
 
 
 def jitter(n: int, cells: float, seed: int = 1) -> np.ndarray:
-    """n points of the circle, each off its place by up to so many cells."""
+    """n points of the circle, each displaced by up to `cells` cells."""
     return (np.arange(n) + cells * np.random.default_rng(seed).uniform(-1, 1, n)) / n
 
 

@@ -38,7 +38,7 @@ def dense(x: np.ndarray, points: Points, matrix: np.ndarray, within: float = 4e-
 @pytest.mark.parametrize("n", [8, 16, 40])
 @pytest.mark.parametrize("kind", ["turns", "radians", "z", "z on the circle"])
 def test_points_of_every_kind(n: int, kind: str) -> None:
-    """Catches a wrong sign or unit, the radius upside down, and fewer, as many or more points than inputs."""
+    """Catches a wrong sign or unit, an inverted radius, and fewer, equally many or more points than inputs."""
     z = (RADII if kind == "z" else 1.0) * np.exp(2j * np.pi * ANGLES)
     matrices: dict[str, tuple[Callable[[Any], Points], np.ndarray, np.ndarray]] = {
         "turns": (Points.turns, ANGLES, powers(ANGLES, None, n)),
@@ -199,7 +199,8 @@ def test_logarithms_lose_nothing(x64: None, points: Points, z: np.ndarray | None
 
 @pytest.mark.parametrize(("worst", "sign"), [(1.2, 1), (0.8, -1)])
 def test_the_guard_names_the_worst_point(worst: float, sign: int) -> None:
-    """Catches powers that leave the type in silence, for radii below one as well, and a message without a remedy."""
+    """Catches powers that silently leave the type's range, for radii below one as well, and a message without a
+    remedy."""
     z = np.exp(2j * np.pi * RNG.random(8)) * np.exp(RNG.uniform(-0.05, 0.05, 8))
     z[5] *= worst / abs(z[5])
     x = jnp.asarray(noise((1000,)))
@@ -248,7 +249,7 @@ def test_values_that_are_no_points_are_refused(make: Callable[[], Points], messa
 
 @pytest.mark.parametrize("make", [Points.turns, Points.radians, Points.z])
 def test_types_that_are_no_points_are_refused(make: Callable[[Any], Points]) -> None:
-    """Catches imaginary parts dropped in silence, text and objects, on the host and traced."""
+    """Catches imaginary parts dropped silently, text and objects, on the host and traced."""
     for values in (["a"], "text", [None]):
         with pytest.raises(TypeError, match="give real numbers"):
             make(values)
@@ -357,7 +358,7 @@ TURNS = (np.array([0.1, 0.2, 0.35]), np.array([-0.2, 0.0, 0.1, 0.4]), np.array([
 @pytest.mark.parametrize("indexing", ["ij", "xy"])
 @pytest.mark.parametrize("many", [2, 3])
 def test_a_raveled_grid_is_refused(many: int, indexing: Any) -> None:
-    """Catches all combinations of all points of a raveled grid given in silence for the points of the grid."""
+    """Catches a raveled grid whose points are silently combined as if they were axes."""
     x, lines = np.ones((4,) * many), TURNS[:many]
     raveled = [mf.Points.turns(k.ravel()) for k in np.meshgrid(*lines, indexing=indexing)]
     words = (
@@ -377,7 +378,7 @@ def test_points_that_repeat_but_are_no_raveled_grid_are_taken() -> None:
 
 
 def test_scattered_points_are_told_from_a_grid() -> None:
-    """Catches coordinates of scattered points refused without a word of what this transform is, and that is another."""
+    """Catches coordinates of scattered points refused without naming this transform and the right one."""
     k = np.random.default_rng(1).uniform(-0.5, 0.5, (5, 2))
     with pytest.raises(ValueError, match=r"shape \(5, 2\).* all combinations.* scattered points"):
         mf.Points.turns(k)

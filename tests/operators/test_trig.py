@@ -33,7 +33,7 @@ def matrices(draw: st.DrawFn) -> Trig:
 
 
 def entries(family: str, type: int, rows: np.ndarray, columns: np.ndarray, length: int) -> np.ndarray:
-    """The kernel as it is defined, its phases reduced in 64-bit integers, its waves to 80 bits."""
+    """The kernel by its definition, with phases reduced in 64-bit integers, and waves to 80 bits."""
     one = family == "sin"
     turn = {1: 2 * (length + (1 if one else -1)), 2: 4 * length, 3: 4 * length, 4: 8 * length}[type]
     k = 2 * rows + 1 if type in (3, 4) else rows + one

@@ -42,7 +42,7 @@ def tasks(draw: st.DrawFn) -> tuple[tuple[int, ...], dict]:
 
 
 def boxes(made: Passes) -> Iterator[tuple[Pass, np.ndarray, np.ndarray]]:
-    """How often the tiles of each pass hold each position, read and written."""
+    """Number of tiles of each pass that hold each position, read and written."""
     for step in made.steps:
         read, written = np.zeros(step.before.shape, int), np.zeros(step.after.shape, int)
         for tile in step.tiles:

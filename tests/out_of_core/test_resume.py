@@ -111,7 +111,7 @@ def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
 
 @pytest.mark.parametrize("place", [4, -1])
 def test_a_full_disk_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
-    """Catches tiles thrown away by an error, and done again when there is room; and an error that nobody hears."""
+    """Catches tiles that an error discards although there is room to continue; and an error that is not reported."""
     made = planned()
     sizes = [sum(step.bytes_of(tile)) for step in made.steps for tile in step.tiles]
     ended(tmp_path, monkeypatch, place % len(sizes), errno.ENOSPC)
@@ -133,7 +133,7 @@ def test_room_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_unfinished_run_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a run started again, or resumed, that nobody asked for; and no way to do either."""
+    """Catches a run that is restarted or resumed unasked; and no way to do either."""
     folder = ended(tmp_path, monkeypatch)
     with pytest.raises(
         FileExistsError, match=r"an unfinished run: resume=True continues it, overwrite=True starts again"
@@ -374,7 +374,7 @@ def test_refusals_before_any_work(tmp_path: Path) -> None:
 
 
 def two(folder: Path, fault: str = "") -> list[dict[str, Any]]:
-    """What two processes say that share a run."""
+    """Output of two processes that share a run."""
     address = free_address()
     both = [started(folder, 0, fault, address, index) for index in range(2)]
     said = [process.communicate(timeout=300) for process in both]

@@ -16,8 +16,9 @@ pytestmark = [pytest.mark.slow, COUNTED]
 
 
 def test_each_chunk_is_read_and_written_once(tmp_path: Path) -> None:
-    """Catches chunks that every device reads or writes again, chunks that do not fit the tiles of the way back, plans
-    that say otherwise: .npy, Zarr, HDF5 and NIfTI on 1, 2 and 8 devices, forward, inverse and resumed, within 5 %."""
+    """Catches chunks that every device reads or writes again, chunks that do not fit the tiles of the inverse, and
+    plans with other numbers: .npy, Zarr, HDF5 and NIfTI on 1, 2 and 8 devices, forward, inverse and resumed, within 5
+    %."""
     ran = python(str(HERE / "traffic_process.py"), str(tmp_path))
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)

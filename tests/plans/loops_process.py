@@ -110,7 +110,7 @@ def functions(mesh: Mesh, spec: P) -> dict[str, tuple[Function, Any]]:
 
 
 def dropped(call: Function, x: Any, many: int) -> None:
-    """Results that nobody keeps."""
+    """Results that are discarded."""
     for _ in range(many):
         call(x)
 

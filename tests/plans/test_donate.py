@@ -71,7 +71,7 @@ def test_result_in_the_storage_of_the_array(
 
 
 def test_planes_cosines_and_plans() -> None:
-    """Catches storage that two planes, a real array, a plan, its inverse or its adjoint do not hand on."""
+    """Catches storage that two planes, a real array, a plan, its inverse or its adjoint do not donate."""
     host, spec = noise(SHAPE), P("x", "y")
     re, im = (sharded(part, (2, 4), spec) for part in (host.real.copy(), host.imag.copy()))
     given = storage((re, im))
@@ -108,7 +108,7 @@ def test_nothing_is_taken_that_is_not_ones_to_give() -> None:
 
 @pytest.mark.parametrize("shape", [SHAPE, (15, 7, 23)], ids=["even", "padded"])
 def test_what_was_given_away_is_refused_by_name(shape: tuple[int, ...]) -> None:
-    """Catches XLA's own words, or an abort, where an array is used again after donate=True."""
+    """Catches XLA's message, or an abort, if an array is used again after donate=True."""
     plan = mf.plan(shape, mesh=mesh((2, 4)))
     calls: list[Callable[[Any], Any]] = [mf.fftn, mf.rfftn, mf.fftshift, mf.power_spectrum, mf.dctn, plan]
     for x in (sharded(noise(shape), (2, 4), P("x", "y")), jnp.asarray(noise(shape)) * 1):

@@ -136,7 +136,7 @@ def test_a_solver_calls_it_on_its_own_blocks() -> None:
 
 
 def test_wavenumbers_stand_where_the_points_do() -> None:
-    """Catches wavenumbers of the points in front of the ghost cells: derivatives that are wrong without a word."""
+    """Catches wavenumbers of the points before ghost cells were added: derivatives that are silently wrong."""
     where, x = mesh(GRID), noise((8, 12), "float32")
     plan = mf.plan((2 * 6, 4 * 5), mesh=where, spec=SPEC, margin=1)
     k: Any = mf.wavenumbers(plan, odd=True)[1]

@@ -224,7 +224,8 @@ def test_good_kernels_stay(tpus: None, caplog: pytest.LogCaptureFixture) -> None
 
 @pytest.mark.parametrize("broken", [wrong(short.transform_columns), raising])
 def test_a_broken_kernel_is_left_to_xla(tpus: None, broken: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Catches a plan by a kernel that is wrong, or cannot be compiled; a plan that does not say so; and values."""
+    """Catches a plan with a kernel that is wrong or cannot be compiled, a plan that does not report it, and wrong
+    values."""
     x = noise(SHAPE, seed=1)
     with mock.patch.object(short, "transform_columns", broken):
         plan = _plan()

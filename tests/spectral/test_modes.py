@@ -41,7 +41,7 @@ def _signed(n: int) -> list[int]:
 
 
 def _matrix(old: int, new: int) -> np.ndarray:
-    """Where the waves of `old` points go among those of `new`."""
+    """Indices of the waves of `old` points among those of `new`."""
     few = min(old, new)
     same = np.equal.outer(_signed(new), _signed(old)) & (2 * abs(np.array(_signed(old))) < few)
     found = same.astype(float)
@@ -162,7 +162,7 @@ def test_no_numbers_stay_none() -> None:
     ("kind", "half"), slow_rows(lambda kind, half: (kind == AxisType.Auto) == half, KINDS, (False, True))
 )
 def test_sizes_that_the_mesh_does_not_divide(kind: AxisType, half: bool) -> None:
-    """Catches padding taken for data, and results whose shape is that of their storage, there and back."""
+    """Catches padding read as data, and results with the shape of their storage, forward and back."""
     coarse, fine, devices = (10, 9, 7 + half), (15, 14, 12), mesh((2, 2, 2), kind)
     X = np.fft.fftn(noise(coarse, "float32" if half else "complex64"))
     truth, last = _truth(X, (0, 1, 2), fine), 12 // 2 + 1 if half else 12

@@ -1,4 +1,4 @@
-"""A spectrum times a function of the wavenumbers, against NumPy's transforms there and back."""
+"""A spectrum times a function of the wavenumbers, against NumPy's transforms forward and back."""
 
 from collections.abc import Callable
 from typing import Any

@@ -274,7 +274,7 @@ def test_wrong_calls_are_refused_with_the_value_and_the_remedy(case: str) -> Non
 
 @pytest.mark.parametrize("bins", [5, 2**17])
 def test_blocks_of_four_thousand_million_numbers(bins: int) -> None:
-    """Catches an index of 32 bits over more than 2^31 numbers, which wraps, so that they are lost without a word."""
+    """Catches a 32-bit index over more than 2^31 numbers, which wraps, so that numbers are silently lost."""
     block, index = (jax.ShapeDtypeStruct((2**32,), kind) for kind in (np.float32, np.int32))
     program = jax.make_jaxpr(_summed, static_argnums=2)(block, index, bins).jaxpr
     counted = [e.params["shape"][e.params["dimension"]] for e in program.eqns if e.primitive.name == "iota"]

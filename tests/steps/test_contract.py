@@ -37,7 +37,8 @@ SOURCE = Path(mf.__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Direct(Step):
-    """The DFT of one dimension that is not cut as the product with its matrix: a toy, and all that a step must say."""
+    """The DFT of one dimension that is not cut, as the product with its matrix: a toy with everything that a step
+    needs."""
 
     dim: int
     sign: int

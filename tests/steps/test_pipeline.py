@@ -102,8 +102,8 @@ def test_planes_go_as_complex_numbers_do(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["source, uneven", "target"])
 def test_chunks_of_float64_by_slices(x64: None, name: str) -> None:
-    """Catches chunks transformed by another step than was asked for, or a pipeline that does not say how it multiplies,
-    so that its collectives on a TPU are counted as those of float32.
+    """Catches chunks transformed by another step than requested, or a pipeline without its kind of products, so that
+    its collectives on a TPU are counted as those of float32.
     """
     case, dot = CASES[name], Dot("int8x7", 4)
     plain, chunked = _walks(case, planes=True, dot=dot)

@@ -161,8 +161,8 @@ CROPPED: dict[str, tuple[tuple[int, ...], tuple[int, ...], P, dict[str, Any]]] =
 
 @pytest.mark.parametrize("name", CROPPED)
 def test_what_is_cropped_takes_no_digits(name: str) -> None:
-    """Catches large numbers that no result has, and that set the scale of small ones beside them on their way: all of
-    these were lost, without a word.
+    """Catches large numbers that are cropped later but set the scale of small ones beside them, which were then
+    silently lost.
     """
     shape, sizes, spec, options = CROPPED[name]
     plan, exact = (mf.plan(shape, mesh=mesh(sizes), spec=spec, wire=wire, **options) for wire in ("int16", "exact"))

@@ -116,7 +116,7 @@ def test_values_and_their_transpose(
 
 
 def compiled(what: str, topology: str) -> dict[str, Any]:
-    """What a process with the TPU's compiler prints."""
+    """Output of a process with the TPU compiler."""
     command = [sys.executable, str(PROGRAM), what, topology]
     done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
