@@ -5,8 +5,8 @@ time T. This obeys a Hamilton-Jacobi equation (Burgers' equation for u), which f
 
     d psi / dt + |grad psi|^2 / 2 = nu laplacian psi
 
-By Cole and Hopf's substitution exp(-psi / 2 nu) diffuses: NumPy makes exact data. A layer, v -> gelu(F^-1 R F v + W v),
-mixes channels: R the lowest modes, W all points (Li et al., arXiv:2010.08895).
+With Cole and Hopf's substitution, exp(-psi / 2 nu) obeys the heat equation, so NumPy computes exact data. A layer, v ->
+gelu(F^-1 R F v + W v), mixes channels: R the lowest modes, W all points (Li et al., arXiv:2010.08895).
 
 The mesh is `("batch", "space")`, the data `P("batch", None, "space", None)`. `mf.truncate_spectrum` takes the lowest
 modes of a cut spectrum, R is cut alike, and `mf.pad_spectrum` restores the size: no device sees a whole spectrum.

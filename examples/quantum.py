@@ -4,16 +4,16 @@ The Schroedinger equation in atomic units, for a wave function psi(x, y) in a pe
 
     i d psi / dt = (-laplacian / 2 + V) psi
 
-Kinetic energy is diagonal in Fourier space, potential energy is in space. Strang's splitting takes half a step of the
-one, a step of the other, and half a step of the first, with an error of O(dt^2):
+Kinetic energy is diagonal in Fourier space, potential energy in space. Strang's splitting takes half a step of V, a
+step of the kinetic energy, and half a step of V, with an error of O(dt^2):
 
     psi(t + dt) = exp(-i V dt / 2)  F^-1 exp(-i |k|^2 dt / 2) F  exp(-i V dt / 2)  psi(t)
 
-The box is cut by both mesh axes. The kinetic factor does not mind how the spectrum is laid out, so `order="any"` saves
-half of what transforms in natural order send. The state is donated (`donate_argnums`): the next one takes its storage.
+The box is cut by both mesh axes. The kinetic factor works in any layout of the spectrum, so `order="any"` saves half of
+the traffic of natural order. The state is donated (`donate_argnums`): the next one takes its storage.
 
-The result is compared with Chebyshev's expansion of exp(-i H t) in NumPy, in double precision, which splits nothing.
-With more steps they differ less, down to the 1e-4 that rounding leaves: a step in complex64 loses 1e-7 of the norm.
+The result is compared with Chebyshev's expansion of exp(-i H t) in NumPy, in double precision, without splitting. With
+more steps the two differ less, down to the rounding of 1e-4: a step in complex64 loses 1e-7 of the norm.
 
     python examples/quantum.py --picture quantum.png                    # 128^2 points
     python examples/quantum.py --size 4096 --steps 40000 --no-check     # the same box on a finer grid

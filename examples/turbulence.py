@@ -9,11 +9,11 @@ breaks down into ever smaller ones, until viscosity stops them. In Fourier space
     d u_k / dt = -P_k F((u . grad) u)_k - nu |k|^2 u_k,   P_k = 1 - k k^T / |k|^2
 
 (The cross product of u and curl u is used instead: it differs by a gradient, which P_k removes.) Modes above two thirds
-of the grid's largest are dropped, so that it is not aliased. Time is integrated by Runge and Kutta's classical method
-in one `jit` with `lax.scan`.
+of the grid's largest are dropped to avoid aliasing. Time is integrated by Runge and Kutta's classical method in one
+`jit` with `lax.scan`.
 
 The box is cut into pencils, `P(None, "x", "y")` for the components of u. A plan with `order="any"` leaves spectra in
-the cheapest layout, as are `wavenumbers(plan)`. Beside it runs the same equation with `jnp.fft` on one device.
+the cheapest layout, which `wavenumbers(plan)` share. The result is compared with `jnp.fft` on one device.
 
     python examples/turbulence.py --picture turbulence.png            # 32^3, Reynolds number 100
     python examples/turbulence.py --size 128 --viscosity 0.000625     # 1600: the classical case
