@@ -1,6 +1,6 @@
 """Cost of FFT kernels of a TPU's vector unit by their compiled schedules, in cycles per point, beside XLA's FFT.
 
-    cost = sum over passes of max(bundles, memory) + what the compiler estimates for copies beside them
+    cost = sum over passes of max(bundles, memory) + the estimated copies beside them
 
 Nothing runs. `memory` is bytes over the rate of memory; XLA's FFT is the compiler's estimate, compiled with `--by
 kernel,xla` or taken from `--rows FILE`. `--table` writes the file that meshfft/tpu/price.py reads.

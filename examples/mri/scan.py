@@ -2,7 +2,7 @@
 
 Data are integrals over the field of view, times the number of pixels, so that they compare with sums over pixels:
 
-    d_cj = sum_n S_cn x_n exp(-2 pi i k_j.n)        but for what a pixel is not: a point
+    d_cj = sum_n S_cn x_n exp(-2 pi i k_j.n)        except that a pixel is not a point
 
 Pixel n is at (n + 1/2) / N - 1/2 in the view, the library counts n from 0: hence the phase exp(-pi i k.(N - 1)).
 """
@@ -53,7 +53,7 @@ def scan(trajectory: str, size: int, count: int, noise: float = 0, seed: int = 0
         trajectory: a name of TRAJECTORIES.
         size: pixels along each dimension.
         count: coils.
-        noise: standard deviation of what is added, of the root mean square of the data.
+        noise: its standard deviation, relative to the root mean square of the data.
     """
     dims, points = TRAJECTORIES[trajectory]
     turns, bodies, shape = points(size), phantom.shepp_logan(dims), (size,) * dims

@@ -139,7 +139,7 @@ def test_what_cannot_share_storage_is_refused() -> None:
 
 @pytest.mark.slow
 def test_peak_of_a_process() -> None:
-    """Catches a process that holds the result beside the given array: 128 MiB, 96 of which must be saved."""
+    """Catches a process that holds the result beside the given array: 128 MiB, and at least 96 MiB must be saved."""
     words = [sys.executable, "-c", PROCESS]
     runs = [subprocess.run([*words, n], capture_output=True, text=True, timeout=300, check=True) for n in "01"]
     plain, donated = (json.loads(run.stdout.splitlines()[-1]) for run in runs)
