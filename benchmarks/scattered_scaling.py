@@ -17,13 +17,13 @@ from meshfft.layout.layout import Layout
 from meshfft.machine.machine import Machine
 from meshfft.machine.work import total
 from meshfft.nufft.grid.binning import SAMPLE, loads
-from meshfft.nufft.grid.window import Window
 from meshfft.nufft.post_transform import PostTransform, to_grid
 from meshfft.nufft.problem import problem_of
 from meshfft.nufft.steps import Deconvolve
 from meshfft.nufft.steps.point_step import sub_layout
 from meshfft.numerics.dtypes import dots_of
 from meshfft.plans.planning import laid_out, machines
+from meshfft.plans.request import Setting
 from meshfft.steps.base import Step
 from meshfft.walks.walk import Walk
 
@@ -43,23 +43,19 @@ COLUMNS = ("devices", "shape", "points", "trajectory", "tol", "sigma", "ends", "
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Scaled:
-    """The steps behind the fine grid, for more points with the distribution of a sample."""
-
-    post: PostTransform
-    points: int
+class Scaled(PostTransform):
+    """The steps behind the fine grid, for POINTS on each device with the distribution of a sample."""
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
         most = math.ceil(self.load(layout, 64 * SAMPLE).max())
-        return self.post.steps(layout, most, most)
+        return self.steps(layout, most, most)
 
     def load(self, layout: Layout, many: int) -> np.ndarray:
         """Points of each device, scaled from the first `many` of the sample, which is in random order."""
-        post, cells = self.post, sub_layout(layout, self.post.problem.dims)
-        where = (cells, post.window.width, post.problem.slack)
-        turns = post.problem.points.in_turns[:many]
+        where = (sub_layout(layout, self.problem.dims), self.window.width, self.problem.slack)
+        turns = self.problem.points.in_turns[:many]
         found = sum(loads(turns[i : i + SAMPLE], *where) for i in range(0, len(turns), SAMPLE))
-        return np.asarray(found) * (self.points / len(turns))
+        return np.asarray(found) * (POINTS * math.prod(layout.parts) / len(turns))
 
 
 def main(
@@ -92,14 +88,12 @@ def _on(
 ) -> dict[str, Any]:
     start, dtype = laid_out(shape, mesh, None), np.dtype("complex64")
     options = {"tol": tol, "balance": False}
-    problem = problem_of(start, points, None, mesh, machine, dtype, dots_of(dtype, None, None), options)
-
-    def behind(grid: tuple[int, ...], one: Window) -> Scaled:
-        return Scaled(PostTransform(problem, grid, one), many)
-
-    walk, follows = to_grid(problem, behind)
-    window = follows.post.window
-    before = Deconvolve(problem.dims, follows.post.grid, window)
+    setting = Setting(start, mesh, machine, dtype)
+    problem = problem_of(setting, start, points, None, dtype, dots_of(dtype, None, None), options)
+    walk, follows = to_grid(problem, post=Scaled)
+    assert isinstance(follows, Scaled)
+    window = follows.window
+    before = Deconvolve(problem.dims, follows.grid, window)
     works = Walk(walk.start, (before, *walk.steps, *follows(walk.end)), planes=walk.planes).works(8, machine.chip)
     load, spent = follows.load(walk.end, len(points.in_turns)), total(works)
     counted = {"sent_mb": spent.sent_bytes / 1e6, "peak_mb": spent.peak_bytes / 1e6}

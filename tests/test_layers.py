@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 HOUSE = """
 .: extras / atomic / kept
 numerics: units / chunks digits dtypes split_complex / phases slices / products / tiles
-layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage
+layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage / reading
 machine: chip torus work / device_order / machine
 collectives: bins dimensions words / wire / messages / all_to_all ring / comb pieces
 operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz

@@ -124,7 +124,7 @@ def scattered(topology: str) -> dict[str, Any]:
     points = mf.Scattered.turns(np.random.default_rng(0).uniform(-0.5, 0.5, (20000, 2)))
     plan = mf.scattered_plan(
         (96, 80), points, mesh=AbstractMesh((2, 2), AXES[:2]), spec=P(*AXES[:2]), tol=1e-3, topology=topology
-    ).caller
+    )
     program = compile_plan(plan, mesh_for(plan, topology), planes=True)
     calls = [line for line in (program.as_text() or "").splitlines() if "tpu_custom_call" in line]
     kernels = sum("interpolating" in line for line in calls)

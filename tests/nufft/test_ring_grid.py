@@ -48,8 +48,8 @@ def test_values_and_their_adjoint(name: str, capacity: float | None, x64: None) 
 
     def both(a: Array, k: Array) -> Any:
         points, setting = mf.Scattered.turns(k), read(a, spec).setting
-        where = (setting.mesh, setting.machine, complex_dtype(setting.dtype, None), dots_of(setting.dtype, None, None))
-        plans.append(plan_to_points(problem_of(setting.start, points, None, *where, options)))
+        how = (complex_dtype(setting.dtype, None), dots_of(setting.dtype, None, None), options)
+        plans.append(plan_to_points(problem_of(setting, setting.start, points, None, *how)))
         y, pull = jax.vjp(lambda a: mf.nufftn(a, points, spec=spec, **options), a)
         return y, pull(y)[0]
 

@@ -17,6 +17,7 @@ from meshfft.machine import machine
 from meshfft.nufft.planning import plan_to_points
 from meshfft.nufft.problem import problem_of
 from meshfft.numerics.dtypes import dots_of
+from meshfft.plans.request import Setting
 
 KINDS = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}
 
@@ -63,7 +64,7 @@ def test_values_adjoint_and_collectives(name: str) -> None:
     plan = mf.scattered_plan(shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, axes=dims, **options)
     x = noise(shape)
     stored = mf.shard(x, mesh, spec)
-    compiled = jax.jit(plan.caller).lower(stored).compile()
+    compiled = jax.jit(plan).lower(stored).compile()
     values = mf.gather(plan(stored))
     truth = at_points(x, k.reshape(-1, d), dims, options.get("origin") == "centre").reshape(values.shape)
     truth = truth / np.sqrt(np.prod([shape[a] for a in plan.dims])) if "norm" in options else truth
@@ -206,7 +207,7 @@ def test_lent_is_unlent(d: int) -> None:
     lent, plain = mf.scattered_plan(shape, some, balance=True, **ask), mf.scattered_plan(shape, some, **ask)
     assert lent.imbalance < 1.3 < 1.5 < plain.imbalance
     x = mf.shard(noise(shape), mesh, spec)
-    compiled = jax.jit(lent.caller).lower(x).compile()
+    compiled = jax.jit(lent).lower(x).compile()
     assert collectives(compiled) == lent.collectives
     assert lent.collectives["collective-permute"] > plain.collectives["collective-permute"]
     values = np.asarray(plain(x))
@@ -358,7 +359,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: still.check(k), "mf.Scattered.turns"),  # type: ignore[arg-type]
         (lambda: jax.jit(lambda k: still.check(mf.Scattered.turns(k)).farthest)(k), "call it outside of jit"),
         (lambda: still.density(-1), "iterations is -1"),
-        (lambda: still.caller.inverse(np.ones(9)), "the samples are not the uniform ones"),
+        (lambda: still.inverse(np.ones(9)), "scattered samples have no inverse"),
     ):
         with pytest.raises((TypeError, ValueError, MemoryError), match=said):
             call()
@@ -371,11 +372,11 @@ def test_small_images_are_summed_directly_where_that_is_cheaper() -> None:
     sharding."""
     mesh, tpu, single = AbstractMesh((2, 2), ("x", "y")), machine.topology("v5e:2x2"), np.dtype("complex64")
     where = machine.placed(tpu, (2, 2), ("x", "y"))
-    for size, method in ((16, "kdft"), (1024, "auto")):
+    for size, dense in ((16, True), (1024, False)):
         start = from_spec((size, size), {"x": 2, "y": 2}, P("x", "y"))
         some, dots = mf.Scattered.turns(points(size * size, 2)), dots_of(single, None, None)
-        problem = problem_of(start, some, None, mesh, where, single, dots, {"tol": 1e-3})
-        assert plan_to_points(problem).method == method
+        problem = problem_of(Setting(start, mesh, where, single), start, some, None, single, dots, {"tol": 1e-3})
+        assert ("dense ring" in plan_to_points(problem).name) == dense
     real, k, x = meshed({"x": 2, "y": 4}), points(64, 2), noise((8, 8))
     stored = mf.shard(x, real, P("x", "y"))
     for method in ("kdft", "transpose"):

@@ -217,7 +217,7 @@ def test_tables_are_the_matrices(source: str, way: tuple[str, int], monkeypatch:
     found = {}
     for size in (operands.TABLE_BYTES, 0):
         monkeypatch.setattr(operands, "TABLE_BYTES", size)
-        walk, tables = furnish(plan.walk, plan.points, "cpu", np.dtype("float32"))
+        walk, tables = furnish(plan.walk, plan.sources, "cpu", np.dtype("float32"))
         made = [t for t in tables if isinstance(t, np.ndarray) and t.dtype == ml_dtypes.bfloat16]
         dense = [s for s in walk.steps if isinstance(s, RingDense) and isinstance(s.matrix, Dense)]
         assert len(made) == len(dense) == (size > 0)

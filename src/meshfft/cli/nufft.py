@@ -94,7 +94,7 @@ def _images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
 
 
 def _transform(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> None:
-    adjoint, layouts, dtype = asked.more["adjoint"], (plan.in_layout, plan.out_layout), plan.caller.dtype
+    adjoint, layouts, dtype = asked.more["adjoint"], (plan.in_layout, plan.out_layout), plan.dtype
     made = record(asked, plan, "nufft_adjoint" if adjoint else "nufft")
     blocks = sum(math.prod(layout.block) for layout in layouts) * dtype.itemsize * len(mesh.local_devices)
     with asked.files.reporter.progress(blocks) as progress:
@@ -105,7 +105,7 @@ def _transform(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> 
         y = jax.block_until_ready(plan.adjoint(x) if adjoint else plan(x))
         progress.begin("write")
         write_array(asked.target, y, overwrite=asked.files.overwrite, report=progress.advance, about={KEY: made})
-    finish(asked, {**plan.caller.to_dict(), **made}, progress.timings, words(y))
+    finish(asked, {**plan.to_dict(), **made}, progress.timings, words(y))
 
 
 @guarded
@@ -211,7 +211,7 @@ def _maps_in(asked: Asked) -> tuple[Path, str | None] | None:
 
 
 def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> None:
-    dtype, more, say = plan.caller.dtype, asked.more, asked.files.reporter.say
+    dtype, more, say = plan.dtype, asked.more, asked.files.reporter.say
     found = _maps_in(asked)
     made = {**record(asked, plan, "reconstruct"), **more, "maps": str(found[0]) if found else None}
     with asked.files.reporter.progress(more["iterations"], in_bytes=False) as progress:
@@ -239,5 +239,5 @@ def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -
     say(f"Residual |b - N x| / |b|: {start:.3g} at the start, {end:.3g} after {more['iterations']} steps.")
     if affine:
         say(mri.size_words(affine, plan.points.dims))
-    facts = {**plan.caller.to_dict(), **made, "residuals": list(residuals)}
+    facts = {**plan.to_dict(), **made, "residuals": list(residuals)}
     finish(asked, facts, progress.timings, f"{'magnitude, ' * magnitude}{words(y)}")

@@ -9,13 +9,14 @@ import inspect
 from collections.abc import Callable, Sequence
 
 from ..layout.padded_array import AnyArray, Transformed
+from ..layout.reading import is_hashable
 from ..numerics.dtypes import real_dtype
 from ..operators.transform import FOURIER, becomes, integer, integers, lengths_of, resolve, transform_of
 from ..plans.execute import check_donated
 from ..plans.options import How, Options, options_of
 from ..plans.plan import Plan
 from ..plans.planning import plan_for
-from ..plans.request import Setting, is_hashable, parts, read
+from ..plans.request import Setting, parts, read
 
 Ints = Sequence[int] | None
 

@@ -149,7 +149,7 @@ def _sizes(shape: Sequence[int] | None, points: Scattered) -> tuple[int, ...]:
 
 def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], tv: bool) -> None:
     """Refuses a plan that does not fit the values, and meshes that the method cannot use."""
-    if tv and isinstance(plan.caller.mesh, Mesh) and AxisType.Explicit in plan.caller.mesh.axis_types:
+    if tv and isinstance(plan.mesh, Mesh) and AxisType.Explicit in plan.mesh.axis_types:
         raise ValueError(
             "tv takes slopes across the blocks of Auto mesh axes, and this mesh has Explicit ones: make "
             "it with axis_types=(jax.sharding.AxisType.Auto,) * n"
@@ -193,7 +193,7 @@ def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Array | None:
     if maps is None:
         return None
     check_maps(tuple(np.shape(maps)), plan.in_layout.shape, len(plan.dims))
-    dtype, mesh = plan.caller.dtype, plan.caller.mesh
+    dtype, mesh = plan.dtype, plan.mesh
     typed = maps if isinstance(maps, Array) and maps.dtype == dtype else np.asarray(maps).astype(dtype)
     return stored_of(shard(typed, mesh, plan.in_layout.spec)) if isinstance(mesh, Mesh) else jnp.asarray(typed)
 

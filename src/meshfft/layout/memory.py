@@ -11,7 +11,7 @@ import os
 from typing import NamedTuple
 
 import jax
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import AbstractMesh, Mesh, Sharding
 
 from ..numerics.units import quantity
 from .layout import AnyMesh, Layout
@@ -67,8 +67,13 @@ def room_of(x: object, mesh: AnyMesh | None) -> Room | None:
     if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
         return None
     if mesh is None:
-        return room(tuple(x.devices())) if isinstance(x, jax.Array) else None
+        return _room_of(x.sharding) if isinstance(x, jax.Array) else None
     return _room_on(mesh)
+
+
+@functools.lru_cache(maxsize=64)
+def _room_of(sharding: Sharding) -> Room:
+    return room(tuple(sharding.device_set))
 
 
 @functools.lru_cache(maxsize=64)

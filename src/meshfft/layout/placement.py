@@ -1,9 +1,4 @@
-"""Placement: the mesh and spec of an array, read from JAX, checked, and changed if a walk needs another.
-
-Outside `jit` every array shows its sharding. Inside, cuts by Explicit axes are part of its type, and cuts by Auto axes
-are known to the caller only. Manual axes have cut the array in a caller's `shard_map`: layouts describe the logical
-array, and one block of it is seen.
-"""
+"""Placement: arrays on a mesh as JAX has them, resharded, cut, masked, anchored to devices, or brought to the host."""
 
 import functools
 import math
@@ -14,70 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
-from .layout import AnyMesh, Cuts, Layout, Spec, axes_of, axis_sizes, from_spec, line_shape, mapped_axes, spec_of
+from .layout import AnyMesh, Cuts, Layout, axes_of, axis_sizes, from_spec, line_shape, mapped_axes, spec_of
 
 RUN = 2**26  # bytes that all devices receive per chunk on the way to the host
-
-
-def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
-    """The mesh and spec of an array; without a mesh every device holds, or may hold, all of it."""
-    here = jax.sharding.get_abstract_mesh()
-    if mapped_axes(here):  # inside shard_map, even an array of constants is one block per device
-        return _traced(x, here, spec)
-    if isinstance(x, jax.core.Tracer):
-        mesh = jax.typeof(x).sharding.mesh
-        return _traced(x, here if mesh.empty else mesh, spec)
-    return concrete_placement(x.sharding, x.ndim, spec)
-
-
-def concrete_placement(sharding: Sharding, ndim: int, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
-    """`placement` from the sharding alone, for an array outside of `jit` and shard_map."""
-    if isinstance(sharding, NamedSharding):
-        return sharding.mesh, _agreed(ndim, sharding.mesh, sharding.spec, spec)
-    if not sharding.is_fully_replicated:
-        raise NotImplementedError(
-            f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put"
-        )
-    if any(spec or ()):
-        raise ValueError(
-            f"spec {spec} cuts an array that lies on one device: use jax.device_put(x, NamedSharding(mesh, spec)) first"
-        )
-    return None, ()
-
-
-def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
-    """Raises ValueError if `jax.set_mesh` has set another mesh than that of an array or a plan: JAX takes one."""
-    here = jax.sharding.get_abstract_mesh()
-    if mesh is None or here.empty or mapped_axes(here):
-        return
-    ours, theirs = ((axis_sizes(one), one.axis_types) for one in (mesh, here))
-    if ours != theirs:
-        (sizes, kinds), (others, other_kinds) = ours, theirs
-        one, other = (sizes, others) if sizes != others else (f"axes {kinds}", other_kinds)
-        raise ValueError(
-            f"{whose} mesh has {one}, that of jax.set_mesh {other}: set {whose} own, or bring the array there by "
-            "mf.shard(x, mesh, spec)"
-        )
-
-
-def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
-    """The mesh of a plan, inside a caller's shard_map with its mapped axes; ValueError if that is another mesh."""
-    here = jax.sharding.get_abstract_mesh()
-    if mesh is None or not (mapped := mapped_axes(here)):
-        return mesh
-    sizes = axis_sizes(mesh)
-    if axis_sizes(here) != sizes:
-        raise ValueError(f"the plan's mesh has {sizes}, that of shard_map {axis_sizes(here)}: use one mesh")
-    for layout in layouts:
-        if _manual_first(layout, mapped) != layout.spec:
-            raise ValueError(
-                f"the plan has arrays cut as {layout.spec}, with manual axes behind others, but they cut first: "
-                "plan with order='natural' and such a spec, or map all axes"
-            )
-    return here
 
 
 def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
@@ -98,22 +35,6 @@ def reshard(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
     if not shown.mesh.empty and only(explicit, shown.spec) == wanted:
         return x
     return jax.reshard(x, NamedSharding(mesh, wanted))
-
-
-def settled(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
-    """A traced array on a plan's mesh; an array without cuts is resharded."""
-    shown, here = jax.typeof(x).sharding, jax.sharding.get_abstract_mesh()
-    for other, whose in ((shown.mesh, "the array's"), (here, "that of jax.set_mesh")):
-        if not other.empty and axis_sizes(other) != axis_sizes(mesh):
-            raise ValueError(f"the plan's mesh has {axis_sizes(mesh)}, {whose} {axis_sizes(other)}: plan on one mesh")
-    ours, theirs = mesh.axis_types, here.axis_types
-    if not here.empty and ours != theirs:
-        raise ValueError(f"the plan's mesh has axes {ours}, that of jax.set_mesh {theirs}: use one mesh")
-    explicit = explicit_axes(shown.mesh)
-    if any(shown.spec) and only(explicit, shown.spec) != only(explicit, spec):
-        remedy = f"use jax.reshard(x, NamedSharding(plan.mesh, {spec}))"
-        raise ValueError(f"the array is sharded as {shown.spec}, the plan takes {spec} on its mesh: {remedy}")
-    return reshard(x, mesh, spec)
 
 
 class Anchor(NamedTuple):
@@ -217,44 +138,3 @@ def _rows(y: Array, start: Array, dim: int, rows: int, layout: Layout, mesh: Any
         return block
 
     return jax.shard_map(run, mesh=mesh, in_specs=layout.spec, out_specs=PartitionSpec(), check_vma=False)(y)
-
-
-def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
-    kinds = {kind for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1}
-    sharding = jax.typeof(x).sharding
-    if kinds <= {AxisType.Manual} and not any(spec or ()) and not any(sharding.spec):  # this shows cuts into one part
-        return None, ()
-    if mesh.empty:
-        raise ValueError(
-            f"spec {spec} names mesh axes, but no mesh is in sight: trace under `with jax.set_mesh(mesh):`"
-        )
-    auto = [name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Auto]
-    if spec is None and AxisType.Auto in kinds:
-        raise ValueError(
-            f"the sharding of a traced array is hidden under Auto mesh axes ({', '.join(auto)}): pass spec=, "
-            "or make the mesh with Explicit axes"
-        )
-    shown = sharding.spec if sharding.mesh == mesh else PartitionSpec()
-    return mesh, _agreed(x.ndim, mesh, None if auto and spec is not None else shown, spec)
-
-
-def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | None) -> Spec:
-    """The spec that the array shows, after the Manual axes that the caller names; else the caller's."""
-    mapped, sizes = mapped_axes(mesh), axis_sizes(mesh)
-    given, known = (from_spec((0,) * ndim, sizes, one) for one in (spec, shown))
-    first = _manual_first(given, mapped)
-    if first != given.spec:
-        raise ValueError(f"spec {given.spec} has manual axes behind others, but they cut first: give {first}")
-    inner = tuple(tuple(axis for axis in axes if axis not in mapped) for axes in given.axes)
-    if shown is None or (inner == known.axes and spec is not None):
-        return given.spec
-    if spec is not None and (not mapped or any(inner)):
-        raise ValueError(
-            f"spec {spec} is given, but the array is sharded as {shown}: drop spec=, or reshard the array first"
-        )
-    return spec_of(map(tuple.__add__, given.axes, known.axes))
-
-
-def _manual_first(layout: Layout, mapped: frozenset[str]) -> PartitionSpec:
-    """The spec as shard_map can express it: mapped axes cut first."""
-    return spec_of(tuple(sorted(axes, key=lambda axis: axis not in mapped)) for axes in layout.axes)

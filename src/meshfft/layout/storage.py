@@ -12,7 +12,7 @@ from ..numerics.dtypes import check_numeric
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes
 from .memory import check_blocks, room_of
 from .padded_array import PaddedArray, padded
-from .placement import anchor, reshard
+from .placement import reshard
 
 
 class Sliceable(Protocol):
@@ -37,14 +37,6 @@ def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | Padde
     if not layout.even:
         array = jnp.pad(array, [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)])
     return padded(put(array, sharding), layout, mesh)
-
-
-def zeros_beside(x: Array, mesh: AnyMesh | None, layout: Layout, dtype: np.dtype) -> Array | PaddedArray:
-    if isinstance(mesh, Mesh):
-        return stored_on(np.zeros(layout.shape, dtype), mesh, layout.spec)
-    nothing = anchor((x,)).empty.sum().real  # shows the devices to JAX
-    stored = jnp.zeros(layout.within(mapped_axes(mesh)), dtype) + nothing.astype(dtype)
-    return padded(stored if mapped_axes(mesh) else reshard(stored, mesh, layout.spec), layout, mesh)
 
 
 def put(array: Array, sharding: NamedSharding) -> Array:

@@ -10,25 +10,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax import Array
 from jax.typing import DTypeLike
 
-from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
-from ..layout.padded_array import AnyArray
+from ..layout.layout import AnyMesh, Spec
+from ..layout.padded_array import AnyArray, Transformed
 from ..machine.machine import Topology
 from ..machine.machine import topology as named
 from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.transform import integers
-from ..plans.execute import moved
 from ..plans.planning import laid_out, machines
-from ..plans.request import read
+from ..plans.request import Setting, on_arrays, read
 from .plan import ScatteredPlan
-from .planning import no_values, plan_to_points, scattered_plan_for
+from .planning import plan_to_points, scattered_plan_for
 from .points import Scattered, known_kind
-from .problem import brought, image_layout, problem_of
-from .steps.point_step import sub_layout
+from .problem import brought, problem_of, problem_of_values
 
 
+@on_arrays
 def nufftn(
     x: AnyArray,
     points: Scattered,
@@ -44,7 +42,7 @@ def nufftn(
     precision: str | None = None,
     spec: Spec | None = None,
     out_spec: Spec | None = None,
-) -> Array:
+) -> Transformed:
     """The spectrum of an image at scattered points: the nonuniform FFT of type
     2.
 
@@ -109,10 +107,11 @@ def nufftn(
     [4.0, 0.0]
     """
     options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
-    options["capacity"] = capacity
-    return _transformed(x, points, None, axes, precision, (spec, out_spec), options)
+    options |= {"capacity": capacity}
+    return _transformed(x, points, None, axes, precision, spec, out_spec, options)
 
 
+@on_arrays
 def nufftn_adjoint(
     c: AnyArray,
     points: Scattered,
@@ -129,7 +128,7 @@ def nufftn_adjoint(
     precision: str | None = None,
     spec: Spec | None = None,
     out_spec: Spec | None = None,
-) -> Array:
+) -> Transformed:
     """The image that samples of a spectrum add up to: the nonuniform FFT of
     type 1, the adjoint of `nufftn`.
 
@@ -167,8 +166,8 @@ def nufftn_adjoint(
     [1.0, -1.0, 1.0, -1.0]
     """
     options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
-    options["capacity"] = capacity
-    return _transformed(c, points, integers(shape, "shape"), axes, precision, (spec, out_spec), options)
+    options |= {"capacity": capacity}
+    return _transformed(c, points, integers(shape, "shape"), axes, precision, spec, out_spec, options)
 
 
 def scattered_plan(
@@ -226,9 +225,8 @@ def scattered_plan(
         raise ValueError(f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
     options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
     options |= {"slack": slack, "balance": balance}
-    problems = (
-        problem_of(start, points, axes, mesh, machine, computed, dots, options) for machine in machines(mesh, topology)
-    )
+    settings = (Setting(start, mesh, machine, given) for machine in machines(mesh, topology))
+    problems = (problem_of(setting, start, points, axes, computed, dots, options) for setting in settings)
     return min(map(scattered_plan_for, problems), key=lambda plan: plan.seconds or 0.0)
 
 
@@ -238,31 +236,16 @@ def _transformed(
     sizes: tuple[int, ...] | None,
     axes: Sequence[int] | None,
     precision: str | None,
-    specs: tuple[Spec | None, Spec | None],
+    spec: Spec | None,
+    out_spec: Spec | None,
     options: dict[str, Any],
-) -> Any:
-    request, points = read(a, specs[0]), known_kind(points)
-    setting, out_spec = request.setting, specs[1]
-    if sizes is not None:
-        image, values = image_layout(setting, points, sizes, axes, out_spec), _of_points(setting.start, points)
-    else:
-        image, values = setting.start, None
-        if out_spec is not None:
-            whole = (0,) * max(image.ndim - points.dims, 0) + points.shape
-            values = _of_points(from_spec(whole, axis_sizes(setting.mesh), out_spec), points)
-    dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, None)
-    where = (setting.mesh, setting.machine, dtype, dots)
-    problem = problem_of(image, points, axes, *where, {**options, "values": values})
-    none = points.size == 0
+) -> Transformed:
+    request, points = read(a, spec), known_kind(points)
+    given = request.setting.dtype
+    how = (axes, complex_dtype(given, precision), dots_of(given, precision, None), options, out_spec)
     if sizes is None:
-        y = no_values(request, problem.dims, points.shape, dtype) if none else plan_to_points(problem).execute(request)
-        return moved(y, out_spec)
-    if none:
-        return request.zeros(image, dtype)
+        problem = problem_of(request.setting, request.setting.start, points, *how)
+        return plan_to_points(problem).execute(request)
+    problem = problem_of_values(request.setting, points, sizes, *how)
     plan = plan_to_points(problem)
-    return plan.adjoint(brought(a, plan.out_layout, setting))
-
-
-def _of_points(values: Layout, points: Scattered) -> Layout:
-    """The dimensions of the points in a layout of values, without batch dimensions."""
-    return sub_layout(values, range(max(values.ndim - len(points.shape), 0), values.ndim))
+    return plan.execute(brought(request, plan.out_layout), adjoint=True)

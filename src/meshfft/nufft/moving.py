@@ -56,10 +56,10 @@ class _Moving:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def at_moved(plan: Planned, unit: str, back: bool, a: AnyArray, coords: Array) -> Any:
     """Values of an image at points moved to `coords` (points, d); with `back`, the adjoint in the image."""
-    first, *others = plan.run.points
+    first, *others = plan.run.sources
     assert first is not None
     sources = (_Moving(first, _in_slots(plan, _cells(plan, unit, coords))), *others)
-    run = dataclasses.replace(plan.run, points=sources)
+    run = dataclasses.replace(plan.run, sources=sources)
     return run.adjoint(a) if back else run(a)
 
 
@@ -121,7 +121,7 @@ def _in_slots(plan: Planned, numbers: Array) -> Any:
     caller = plan.caller
     step, after = caller.walk.pairs[-1]
     walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True)
-    return dataclasses.replace(caller, walk=walk, points=caller.points[-1:])(padded(numbers, walk.start, caller.mesh))
+    return dataclasses.replace(caller, walk=walk, sources=caller.sources[-1:])(padded(numbers, walk.start, caller.mesh))
 
 
 def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[Any]:

@@ -18,11 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..layout.layout import AnyMesh, Layout
+from ..layout.layout import Layout
 from ..layout.padded_array import AnyArray, mapped
 from ..numerics.dtypes import real_dtype
+from ..operators.operands import Source
 from ..operators.transform import is_integer
 from ..plans.plan import Plan
+from ..plans.request import read
 from ..plans.table import WIDTH
 from ..steps.base import Step, at_slot
 from ..walks.walk import Walk
@@ -41,13 +43,11 @@ class Checked(NamedTuple):
     beyond: int  # points beyond the plan's slack
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class ScatteredPlan:
-    """A transform at scattered points, chosen, priced and ready to run; made
-    by `scattered_plan`.
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScatteredPlan(Plan):
+    """A plan to values at scattered points; made by `scattered_plan`.
 
     Attributes:
-        caller: the plan to values as the caller has them.
         points: where the spectrum is sampled.
         tol: the relative error that the window was chosen for.
         origin: "corner" or "centre", where samples of the image count from.
@@ -56,17 +56,19 @@ class ScatteredPlan:
         grid: cells of the fine grid along each of these.
         window: what interpolates.
         load: points that each device owns.
-        order: for each point its slot among those of all devices.
+        slots: for each point its slot among those of all devices.
         window_alone: the walk from values in the plan's order to the fine grid
             and back, without batch dimensions.
         remake: the plan of the same points with something else changed.
+
+    Others are those of `Plan`; `in_layout` is that of the image, `out_layout`
+    that of the values as the caller has them.
 
     >>> plan = mf.scattered_plan((4,), mf.Scattered.turns([[0.0], [0.25]]))
     >>> plan.adjoint(np.ones(2)).real.round(3).tolist()
     [2.0, 1.0, 0.0, 1.0]
     """
 
-    caller: Plan
     points: Scattered
     tol: float
     origin: str
@@ -75,35 +77,19 @@ class ScatteredPlan:
     grid: tuple[int, ...]
     window: Window
     load: np.ndarray
-    order: np.ndarray
+    slots: np.ndarray
     window_alone: Walk
     remake: Callable[..., "ScatteredPlan"]
 
     @functools.cached_property
     def owner(self) -> Plan:
         """The plan to values in the plan's order."""
-        walk = dataclasses.replace(self.walk, steps=self.walk.steps[:-1])
-        return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[:-1])
+        return self._with(dataclasses.replace(self.walk, steps=self.walk.steps[:-1]), self.sources[:-1])
 
-    @property
-    def mesh(self) -> AnyMesh | None:
-        """The mesh it runs on."""
-        return self.caller.mesh
-
-    @property
-    def walk(self) -> Walk:
-        """The steps from the image to values as the caller has them."""
-        return self.caller.walk
-
-    @property
-    def in_layout(self) -> Layout:
-        """The layout of the image."""
-        return self.walk.start
-
-    @property
-    def out_layout(self) -> Layout:
-        """The layout of the values as the caller has them."""
-        return self.walk.end
+    def _with(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
+        """A plan of other steps on the same machine."""
+        how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
+        return Plan(walk, self.transform, *how, sources)
 
     @property
     def placed_layout(self) -> Layout:
@@ -115,33 +101,15 @@ class ScatteredPlan:
         """Points of the device that owns the most, over the mean."""
         return float(self.load.max() / self.load.mean())
 
-    @property
-    def error(self) -> float:
-        """Relative L2 error to expect of the values."""
-        return self.caller.error
-
-    @property
-    def seconds(self) -> float | None:
-        """Modelled seconds; None where no rates are known for the devices."""
-        return self.caller.seconds
-
-    @property
-    def peak_bytes(self) -> int:
-        """Modelled bytes alive on one device at the worst moment."""
-        return self.caller.peak_bytes
-
-    @property
-    def collectives(self) -> dict[str, int]:
-        """How many collectives one run does."""
-        return self.caller.collectives
-
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The plan as plain values, with its points and window."""
         what = {"points": list(self.points.shape), "tol": self.tol, "origin": self.origin, "slack": self.slack}
         grid = {"window": self.window.width, "sigma": self.window.sigma, "grid": list(self.grid)}
-        return {**self.caller.to_dict(), **what, **grid, "imbalance": self.imbalance}
+        return {**super().to_dict(), **what, **grid, "imbalance": self.imbalance}
 
-    def __call__(self, x: AnyArray, *, placed: bool = False, points: Scattered | None = None) -> Any:
+    def __call__(
+        self, x: AnyArray, *, placed: bool = False, points: Scattered | None = None, donate: bool = False
+    ) -> Any:
         """The values of an image in `in_layout`, in `out_layout`.
 
         Args:
@@ -151,26 +119,45 @@ class ScatteredPlan:
                 cells of where they were planned; the value of one that is
                 farther is NaN. Differentiable in them, at the cost of a
                 transform for each dimension.
+            donate: as for `fftn`.
         """
-        return self._run(x, placed, points, back=False)
+        return self._at(x, placed, points, donate, back=False)
 
-    def adjoint(self, c: AnyArray, *, placed: bool = False, points: Scattered | None = None) -> Any:
+    def adjoint(
+        self, c: AnyArray, *, placed: bool = False, points: Scattered | None = None, donate: bool = False
+    ) -> Any:
         """The image sum_j c_j exp(2 pi i k_j . n): type 1, <plan(x), c> = <x,
         plan.adjoint(c)>.
 
         With points beyond `slack` all of it is NaN.
         """
-        return self._run(c, placed, points, back=True)
+        return self._at(c, placed, points, donate, back=True)
 
-    def _run(self, a: AnyArray, placed: bool, points: Scattered | None, back: bool) -> Any:
-        run = self.owner if placed else self.caller
+    def inverse(self, y: AnyArray, *, donate: bool = False) -> Any:
+        """Scattered samples have no inverse of their own.
+
+        Raises:
+            ValueError: always; solve with `normal`, or call `reconstruct`.
+        """
+        raise ValueError("scattered samples have no inverse: solve with plan.normal(), or call mf.reconstruct")
+
+    def solve(self, y: AnyArray, **how: Any) -> Any:
+        """As `inverse`.
+
+        Raises:
+            ValueError: always.
+        """
+        return self.inverse(y)
+
+    def _at(self, a: AnyArray, placed: bool, points: Scattered | None, donate: bool, back: bool) -> Any:
+        run = self.owner if placed else self._with(self.walk, self.sources)
         if points is None:
-            return run.adjoint(a) if back else run(a)
+            return run.adjoint(a, donate=donate) if back else run(a, donate=donate)
         points = known_kind(points)
         if self.slack == 0:
             raise ValueError("points= is for points that move, and this plan has slack 0: make it with slack=1")
         self._check_shape(points)
-        plan = Planned(self.caller, run, self.points, self.grid, self.dims, self.origin)
+        plan = Planned(self._with(self.walk, self.sources), run, self.points, self.grid, self.dims, self.origin)
         return at_moved(plan, points.unit, back, a, jnp.asarray(points.coords))
 
     def place(self, values: AnyArray) -> Any:
@@ -190,7 +177,7 @@ class ScatteredPlan:
             layout = sub_layout(layout, range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
         walk = Walk(layout, (at_slot(step, 0),), real=np.dtype(given).kind != "c")
-        return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[-1:])(values)
+        return self._with(walk, self.sources[-1:])(values)
 
     def density(self, iterations: int = 12) -> Array:
         """Weights that compensate for how densely the points lie, in the
@@ -207,7 +194,7 @@ class ScatteredPlan:
         """
         if not is_integer(iterations) or iterations < 0:
             raise ValueError(f"iterations is {iterations!r}: give a number of rounds, 0 or more, mostly 12")
-        ones = np.ones(self.points.shape, real_dtype(self.caller.dtype))
+        ones = np.ones(self.points.shape, real_dtype(self.dtype))
         weights, gram = mapped(jnp.abs, self.place(ones)), dataclasses.replace(self.owner, walk=self.window_alone)
         for _ in range(iterations):
             # On CPUs, programs of several iterations in flight may deadlock over threads.
@@ -235,15 +222,15 @@ class ScatteredPlan:
                 f"weights has shape {np.shape(weights)}, the plan's order of points has {order}: give weights as "
                 "plan.density() returns them, and call the operator that is returned, plan.normal(weights)(image)"
             )
-        forward = circle(self.caller, self.dims)
-        layout, tol = sub_layout(forward.out_layout, self.dims), max(self.tol / 4, LEAST_TOL[self.caller.dtype.name])
+        forward = circle(self._with(self.walk, self.sources), self.dims)
+        layout, tol = sub_layout(forward.out_layout, self.dims), max(self.tol / 4, LEAST_TOL[self.dtype.name])
         how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0}
         wider = self.remake(start=layout, dims=tuple(range(layout.ndim)), **how)
         if weights is None:
-            given = np.ones(self.points.shape, real_dtype(self.caller.dtype))
+            q = wider.adjoint(np.ones(self.points.shape, real_dtype(self.dtype)))
         else:
-            given = brought(self.restore(weights), wider.out_layout)
-        return NormalPlan(forward, transformed(forward, wider.adjoint(given), self.walk.scale**2))
+            q = wider.execute(brought(read(self.restore(weights)), wider.out_layout), adjoint=True)
+        return NormalPlan(forward, transformed(forward, q, self.walk.scale**2))
 
     def check(self, points: Scattered) -> Checked:
         """How far points are from the plan's, on the host: with `slack` they
@@ -265,12 +252,12 @@ class ScatteredPlan:
             raise ValueError(f"points have shape {points.coords.shape}, the plan's {self.points.coords.shape}")
 
     def __str__(self) -> str:
-        first, *lines = str(self.caller).split("\n")
+        first, *lines = super().__str__().split("\n")
         return "\n".join([first, textwrap.fill(self._account, WIDTH), *lines])
 
     def _repr_html_(self) -> str:
         """The plan as a table for notebooks, with its points and window."""
-        return f"<p>{escape(self._account)}</p>{self.caller._repr_html_()}"
+        return f"<p>{escape(self._account)}</p>{super()._repr_html_()}"
 
     @property
     def _account(self) -> str:

@@ -12,29 +12,27 @@ import itertools
 import logging
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from ..layout.layout import Layout, Spec, axis_sizes, mapped_axes
+from ..layout.layout import Layout, Spec, mapped_axes
 from ..layout.memory import check_blocks
 from ..layout.padded_array import Transformed
 from ..numerics.dtypes import check_reached, real_dtype
 from ..operators.operands import Held
-from ..operators.transform import factor, resolve_once
 from ..plans.execute import tried
 from ..plans.options import Options
 from ..plans.plan import Plan
 from ..plans.request import Request, Setting
 from ..steps.base import Step
-from ..walks.choice import NOTHING, goal_of, moves
+from ..walks.choice import moves
 from ..walks.walk import Walk
 from .grid.balance import lend
 from .grid.binning import Tables
 from .plan import ScatteredPlan
 from .points import Scattered, anywhere
 from .post_transform import PostTransform, to_grid, values_layout
-from .problem import ScatteredProblem, points_layout
+from .problem import ScatteredProblem, axes_of_cuts, points_layout, problem_of
 from .steps import Deconvolve, RingPoints, TileBalance
 from .steps.known_points import exchange_of
 from .steps.point_step import sub_layout
@@ -43,18 +41,18 @@ LOG = logging.getLogger("meshfft")
 
 
 def plan_to_points(problem: ScatteredProblem) -> Plan:
-    """Plan from an image to values in the caller's layout, by the requested method or the cheaper one."""
-    if problem.method == "kdft":
-        return dense_plan(problem)
-    gridded = scattered_plan_for(problem).caller if problem.points.known else _traced_plan(problem)
-    if problem.method != "auto" or problem.origin != "corner" or problem.machine.chip.side == 1:
-        return gridded  # without matrix units the ring is never faster
-    dense = dense_plan(problem)
-    return min(gridded, dense, key=_price) if dense.error <= problem.tol else gridded
-
-
-def _price(plan: Plan) -> float:
-    return sum(map(plan.machine.price, plan.walk.works(plan.dtype.itemsize, plan.machine.chip)))
+    """The plan from an image to values as the caller has or wants them, by the method asked for or the cheaper one."""
+    if problem.method == "kdft" or problem.points.size == 0:
+        plan = ring_plan(problem)
+    elif problem.points.known:
+        plan = _known_plan(problem) if rings(problem) else scattered_plan_for(problem)
+    else:
+        plan = _traced_plan(problem)
+    goal, end = problem.values, plan.out_layout
+    if goal is None or goal == end or goal.mesh_axes != end.mesh_axes:
+        return plan
+    onward = moves(end, goal, plan.machine, plan.dtype.itemsize, plan.dots)
+    return problem.plan(dataclasses.replace(plan.walk, steps=(*plan.walk.steps, *onward.steps)), plan.sources)
 
 
 @functools.lru_cache(maxsize=32)
@@ -64,8 +62,20 @@ def scattered_plan_for(problem: ScatteredProblem) -> ScatteredPlan:
         raise ValueError("the points are traced, and a plan places them on the host: make it outside, or use nufftn")
     if points.size == 0:
         raise ValueError(f"points have shape {points.shape}: plan for at least one")
+    walk, post = to_grid(problem)
+    assert post is not None
+    return _placed_plan(problem, walk, post)
+
+
+@functools.lru_cache(maxsize=32)
+def _known_plan(problem: ScatteredProblem) -> Plan:
+    walk, post = to_grid(problem, rings(problem))
+    return problem.plan(walk, (problem.points,)) if post is None else _placed_plan(problem, walk, post)
+
+
+def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> ScatteredPlan:
+    points = problem.points
     LOG.info("placing %d points on the grid of a plan", points.size)
-    walk, post = to_grid(problem, functools.partial(PostTransform, problem))
     tables, order, balance = _working(post, walk.end)
     slots, load = tables.cell.shape[1], np.count_nonzero(tables.cell[..., 0] >= 0, 1)
     what = (slots, int(load.max()), None if balance is None else balance[0])
@@ -77,9 +87,17 @@ def scattered_plan_for(problem: ScatteredProblem) -> ScatteredPlan:
     last, routes = exchange_of(order, in_slots, values_layout(problem, in_slots), len(every))
     held = tuple(Held(one, problem.mesh, in_slots.axes[0]) for one in (*every, routes))
     return ScatteredPlan(
-        problem.plan(dataclasses.replace(owned, steps=(*owned.steps, last)), held),
-        *(points, problem.tol, problem.origin, problem.slack, problem.dims),
-        *(post.grid, post.window, load, order, _window_alone(post, walk.end, *what)),
+        *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, last)), held),
+        points=points,
+        tol=problem.tol,
+        origin=problem.origin,
+        slack=problem.slack,
+        dims=problem.dims,
+        grid=post.grid,
+        window=post.window,
+        load=load,
+        slots=order,
+        window_alone=_window_alone(post, walk.end, *what),
         remake=functools.partial(_remade, problem),
     )
 
@@ -128,92 +146,57 @@ def _traced_plan(problem: ScatteredProblem) -> Plan:
 
 @functools.lru_cache(maxsize=32)
 def _traced_walk(problem: ScatteredProblem) -> Walk:
-    walk, post = to_grid(problem, functools.partial(PostTransform, problem))
-    return _from_image(walk, post, post(walk.end))
+    walk, post = to_grid(problem, rings(problem))
+    return walk if post is None else _from_image(walk, post, post(walk.end))
 
 
-def dense_plan(problem: ScatteredProblem) -> Plan:
-    """Plan of the dense sum on one ring. Values have the caller's layout if its mesh axes allow."""
-    start, dims, values = problem.start, problem.dims, problem.values
-    if problem.origin != "corner":
+def rings(problem: ScatteredProblem) -> tuple[RingPoints, ...]:
+    """The sums that the search may take instead of a grid: none without matrix units, as none is faster."""
+    if problem.method != "auto" or problem.origin != "corner" or problem.machine.chip.side == 1:
+        return ()
+    steps = _ring_steps(problem._replace(points=anywhere(problem.points)), _unit(problem.points))
+    return tuple(step for step in steps if Walk(problem.start, (step,)).error(problem.dtype.itemsize) <= problem.tol)
+
+
+def ring_plan(problem: ScatteredProblem) -> Plan:
+    """The plan of the sum itself; without points, of a sum of nothing."""
+    if problem.origin != "corner" and problem.points.size:
         raise ValueError(f"method 'kdft' has origin 'corner', this is {problem.origin!r}: use method='auto'")
-    goal = None
-    if values is not None and values.mesh_axes == sub_layout(start, dims).mesh_axes:
-        goal = _batch(start, dims) + values
-    return _ring_plan(problem._replace(method="kdft"), goal, "auto")
-
-
-def _ring_plan(problem: ScatteredProblem, goal: Layout | None, ring: str) -> Plan:
-    points = problem.points
-    unit = None if points.known else points.unit
-    return problem.plan(_ring_walk(problem._replace(points=anywhere(points)), unit, goal, ring), (points,))
+    machine, start, itemsize = problem.machine, problem.start, problem.dtype.itemsize
+    steps = _ring_steps(problem._replace(points=anywhere(problem.points)), _unit(problem.points))
+    step = min(steps, key=lambda step: machine.price(step.work(start, itemsize, machine.chip)))
+    return problem.plan(Walk(start, (step,), problem.scale, machine.chip.planes), (problem.points,))
 
 
 @functools.lru_cache(maxsize=256)
-def _ring_walk(problem: ScatteredProblem, unit: str | None, goal: Layout | None, ring: str) -> Walk:
-    start, machine, dims, itemsize = problem.start, problem.machine, problem.dims, problem.dtype.itemsize
-    image, batch = sub_layout(start, dims), start.ndim - len(dims)
-    points = _points_of(problem)
-    if goal is not None and sub_layout(goal, range(batch, goal.ndim)).mesh_axes == points.mesh_axes:
-        points = sub_layout(goal, range(batch, goal.ndim))
-    both = ring == "auto" and machine.network is not None and math.prod(image.parts) > 2
+def _ring_steps(problem: ScatteredProblem, unit: str | None) -> list[RingPoints]:
+    image, there, ring = sub_layout(problem.start, problem.dims), problem.at_points, problem.ring
+    if there is None or there.mesh_axes != image.mesh_axes:
+        there = points_layout(problem.points.shape, axes_of_cuts(problem.start, problem.dims), problem.mesh)
+    both = ring == "auto" and problem.machine.network is not None and math.prod(image.parts) > 2
     ways = itertools.product(problem.dots, (False, True) if both else (ring == "two-way",))
-    steps = [RingPoints(dims, image, points, dot, two_way, unit=unit) for dot, two_way in ways]
-    step = min(steps, key=lambda step: machine.price(step.work(start, itemsize, machine.chip)))
-    walk = Walk(start, (step,), problem.scale, machine.chip.planes)
-    if goal is None or walk.end == goal:
-        return walk
-    onward = moves(walk.end, goal, machine, itemsize, problem.dots)
-    return dataclasses.replace(walk, steps=(step, *onward.steps))
+    return [RingPoints(problem.dims, image, there, dot, two_way, unit=unit) for dot, two_way in ways]
 
 
-def _points_of(problem: ScatteredProblem) -> Layout:
-    cuts = [problem.start.cuts[d] for d in problem.dims]
-    return points_layout(problem.points.shape, [cut[:2] for by in cuts for cut in by], problem.mesh)
-
-
-def _batch(start: Layout, dims: Sequence[int]) -> Layout:
-    return sub_layout(start, [d for d in range(start.ndim) if d not in dims])
-
-
-def no_values(request: Request, dims: Sequence[int], shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    return request.zeros(_batch(request.setting.start, dims) + Layout(shape, ((),) * len(shape)), dtype)
+def _unit(points: Scattered) -> str | None:
+    return None if points.known else points.unit
 
 
 def at_points(
     request: Request, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
 ) -> Transformed:
+    """The sum itself, for `kdftn`."""
     options.check()
     if options.wire != "exact":
         raise ValueError(f"wire is {options.wire!r}, and Scattered points send exactly: leave it out")
-    setting, points = request.setting, points.settled
-    start, machine, spec = setting.start, setting.machine, options.out_spec
-    dims = _dims(start.shape, points, axes)
-    dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip.unit)
-    if 0 in (start.shape[d] for d in dims):
-        raise ValueError(f"shape {start.shape} has a size of 0: give images with samples")
-    if points.size == 0:
-        return no_values(request, dims, points.shape, dtype)
-    factor(1, norm, False)
-    problem = ScatteredProblem(start, dims, points, setting.mesh, machine, dtype, dots, norm=norm, method="kdft")
-    natural, sizes = _batch(start, dims) + _points_of(problem), axis_sizes(setting.mesh)
-    plan = _ring_plan(problem, goal_of(natural, NOTHING, "natural", spec, sizes), options.ring)
+    setting, spec = request.setting, options.out_spec
+    dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, setting.machine.chip.unit)
+    what = {"norm": norm, "method": "kdft", "ring": options.ring}
+    plan = plan_to_points(problem_of(setting, setting.start, points, axes, dtype, dots, what, spec))
     check_reached(options.precision, plan.error)
     check_blocks(plan.out_layout, real_dtype(dtype).itemsize, setting.room, "the result")
     _check_known(setting, plan.out_layout, spec)
     return plan.execute(request)
-
-
-def _dims(shape: tuple[int, ...], points: Scattered, axes: Sequence[int] | None) -> tuple[int, ...]:
-    if axes is None and points.dims <= len(shape):
-        return tuple(range(len(shape) - points.dims, len(shape)))
-    dims, _ = resolve_once(shape, None, axes)
-    if len(dims) != points.dims:
-        raise ValueError(
-            f"the points have {points.dims} coordinates, for {len(dims)} axes of an array of shape {shape}: give one "
-            "coordinate for each axis"
-        )
-    return dims
 
 
 def _check_known(setting: Setting, end: Layout, spec: Spec | None) -> None:

@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from ..layout.layout import Layout, even_cuts
 from ..machine.machine import Machine
@@ -27,8 +26,8 @@ from .grid.balance import GOAL
 from .grid.binning import Placed, loads, place
 from .grid.form import Form, chosen
 from .grid.window import Window, window
-from .problem import ScatteredProblem, points_layout
-from .steps import Halo, Interpolate, PhaseShift, PointExchange, RingGrid, TileBalance
+from .problem import ScatteredProblem, axes_of_cuts, points_layout
+from .steps import Halo, Interpolate, PhaseShift, PointExchange, RingGrid, RingPoints, TileBalance
 from .steps.point_step import sub_layout
 
 GROWTH = 1.07  # allowed growth of a grid that more devices can share
@@ -36,7 +35,6 @@ SIGMA = 2.0
 LOOSE = 1e-3  # least tolerance for a coarser grid, which magnifies rounding
 SIGMAS = (SIGMA, 1.5, 1.25)  # a coarser grid has a smaller transform and a wider window, which pays in 3-D
 MOST_CELLS = 2**31 - 1  # along a dimension: cells are 32-bit integers
-Post = TypeVar("Post", bound=Ending)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,9 +83,8 @@ class PostTransform:
     ) -> tuple[Step, ...]:
         """Steps to `slots` of known points per device, `most` of them full; `sign` 0 leaves out the phases."""
         before, grid = self._onto_halos(layout, balance)
-        cuts = [cut[:2] for by in grid.cuts for cut in by]
         total = slots * math.prod(grid.parts)
-        points = Layout((total,), (even_cuts(total, cuts),))
+        points = Layout((total,), (even_cuts(total, axes_of_cuts(grid, range(grid.ndim))),))
         what = (self.grid, self.problem.middles, self.form(layout), most)
         return (*before, Interpolate(self.problem.dims, grid, points, *what, sign=sign))
 
@@ -115,37 +112,41 @@ class PostTransform:
 
 def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
     """The caller's layout of values if the grid's mesh axes allow it, else a cut along the points."""
-    axes = [cut[:2] for by in grid.cuts for cut in by]
-    if problem.values is not None and problem.values.mesh_axes == grid.mesh_axes:
-        return problem.values
-    return points_layout(problem.points.shape, axes, problem.mesh, ordered=True)
+    there = problem.at_points
+    if there is not None and there.mesh_axes == grid.mesh_axes:
+        return there
+    return points_layout(problem.points.shape, axes_of_cuts(grid, range(grid.ndim)), problem.mesh, ordered=True)
 
 
-def to_grid(problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window], Post]) -> tuple[Walk, Post]:
-    """The cheapest walk to a fine grid and its `post`; tries up to three sigmas if none is given."""
+def to_grid(
+    problem: ScatteredProblem, instead: tuple[RingPoints, ...] = (), post: type[PostTransform] = PostTransform
+) -> tuple[Walk, PostTransform | None]:
+    """The cheapest walk to a fine grid and what follows, or a step of `instead`; up to three sigmas are tried."""
     sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
     windows = [window(problem.tol, sigma, dims, dtype)]
     for coarser in SIGMAS[1:] if problem.sigma is None and problem.tol >= LOOSE else ():
         with contextlib.suppress(ValueError):  # rounding on the grid misses the tolerance
             windows.append(window(problem.tol, coarser, dims, dtype))
-    return min((_on_grid(problem, post, one) for one in windows), key=lambda found: _price(problem, *found))
+    return min((_on_grid(problem, one, instead, post) for one in windows), key=lambda found: _price(problem, *found))
 
 
 def _on_grid(
-    problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window], Post], one: Window
-) -> tuple[Walk, Post]:
-    follows: dict[tuple[int, ...], Post] = {}
+    problem: ScatteredProblem, one: Window, instead: tuple[RingPoints, ...], post: type[PostTransform]
+) -> tuple[Walk, PostTransform | None]:
+    follows: dict[tuple[int, ...], PostTransform] = {}
 
-    def ending(grid: tuple[int, ...]) -> Post:
+    def ending(grid: tuple[int, ...]) -> PostTransform:
         if max(grid) > MOST_CELLS:
             raise ValueError(
                 f"the fine grid {grid} has more than {MOST_CELLS} cells along a dimension: use method='kdft'"
             )
-        return follows.setdefault(grid, post(grid, one))
+        return follows.setdefault(grid, post(problem, grid, one))
 
     least = tuple(max(math.ceil(one.sigma * n), 2 * one.width) for n in problem.modes)
     how = (problem.machine, problem.dtype.itemsize, problem.dots, problem.method)
-    walk, grid = even_walk(problem.start, problem.dims, least, how, ending, problem.order, find_walk)
+    walk, grid = even_walk(problem.start, problem.dims, least, how, ending, problem.order, find_walk, instead)
+    if walk.steps[0] in instead:
+        return dataclasses.replace(walk, scale=problem.scale), None
     if not _divided(walk, problem.dims):
         raise ValueError(
             f"no layout divides the fine grid {grid} of an image cut as {problem.start.label()}: cut it otherwise"
@@ -153,8 +154,8 @@ def _on_grid(
     return walk, follows[grid]
 
 
-def _price(problem: ScatteredProblem, walk: Walk, follows: Ending) -> float:
-    whole = dataclasses.replace(walk, steps=(*walk.steps, *follows(walk.end)))
+def _price(problem: ScatteredProblem, walk: Walk, follows: PostTransform | None) -> float:
+    whole = dataclasses.replace(walk, steps=(*walk.steps, *(follows(walk.end) if follows else ())))
     return sum(map(problem.machine.price, whole.works(problem.dtype.itemsize, problem.machine.chip)))
 
 
@@ -166,14 +167,15 @@ def even_walk(
     ending: Callable[[tuple[int, ...]], Ending],
     order: str,
     find: Callable[[Problem, str], Walk],
+    instead: tuple[Step, ...] = (),
 ) -> tuple[Walk, tuple[int, ...]]:
     """The cheapest FFT of some dimensions, padded from `least` to fast lengths that its last layout divides."""
     devices = math.prod(start.parts)
     for growth in (1, GROWTH, math.inf):
         sizes = tuple(fast_length(n, devices, growth) for n in least)
         transform = transform_of(dims, sizes, None, False, "fft")
-        walk = find(Problem(start, transform, *how, even=True, ending=ending(sizes)), order)
-        if _divided(walk, dims):
+        walk = find(Problem(start, transform, *how, even=True, ending=ending(sizes), instead=instead), order)
+        if walk.steps[0] in instead or _divided(walk, dims):
             break
     return walk, sizes
 

@@ -3,6 +3,7 @@
 Values have the dimensions of the points, cut by the mesh axes that cut the transformed dimensions.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,19 +14,19 @@ from jax.core import Tracer
 from jax.sharding import Mesh
 
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
-from ..layout.padded_array import AnyArray, stored_of
+from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
 from ..layout.storage import stored_on
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..operators.operands import Source
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer
-from ..plans.execute import moved
 from ..plans.plan import Plan
-from ..plans.request import Setting, read, received
-from ..walks.choice import ORDERS
+from ..plans.request import Request, Setting
+from ..walks.choice import ORDERS, recut
 from ..walks.walk import Walk
 from .points import Scattered, known_kind
+from .steps.point_step import sub_layout
 
 ORIGINS = ("corner", "centre")
 
@@ -48,7 +49,8 @@ class ScatteredProblem(NamedTuple):
     slack: int = 0
     method: str = "auto"
     balance: bool | None = None  # crowded owners lend tiles; by default if devices have separate memories
-    values: Layout | None = None  # layout of the values that the caller has or wants
+    values: Layout | None = None  # of the values that the caller has or wants, with batch dimensions
+    ring: str = "auto"  # of the sum itself, one of RINGS
     capacity: float | None = None  # for traced points: slots of PointExchange over the mean
 
     @property
@@ -64,22 +66,37 @@ class ScatteredProblem(NamedTuple):
     def scale(self) -> float:
         return factor(math.prod(self.modes), self.norm, False)
 
+    @property
+    def batch(self) -> Layout:
+        return sub_layout(self.start, [d for d in range(self.start.ndim) if d not in self.dims])
+
+    @property
+    def at_points(self) -> Layout | None:
+        """The layout of the caller's values without batch dimensions."""
+        values = self.values
+        return None if values is None else sub_layout(values, range(values.ndim - len(self.points.shape), values.ndim))
+
     def plan(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
+        return Plan(*self.parts(walk, sources))
+
+    def parts(self, walk: Walk, sources: tuple[Source | None, ...]) -> tuple[Any, ...]:
+        """The fields of a Plan of this problem."""
         how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
-        return Plan(walk, Transform((), (), walk.scale, whole=False), *how, sources)
+        return walk, Transform((), (), walk.scale), *how, sources
 
 
 def problem_of(
+    setting: Setting,
     start: Layout,
     points: Scattered,
     axes: Sequence[int] | None,
-    mesh: AnyMesh | None,
-    machine: Machine,
     dtype: np.dtype,
     dots: tuple[Dot, ...],
     options: Mapping[str, Any],
+    out_spec: Spec | None = None,
 ) -> ScatteredProblem:
-    points = known_kind(points).settled
+    """The problem of an image in this layout; `out_spec` cuts the values."""
+    mesh, points = setting.mesh, known_kind(points).settled
     dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
     check_once(dims, "name one dimension for each coordinate")
     if len(dims) != points.dims:
@@ -92,9 +109,28 @@ def problem_of(
     if list(dims) != sorted(dims):
         points = Scattered(points.coords[..., np.argsort(dims)], points.unit)
     plain = {name: plain_number(value) for name, value in options.items()}
-    problem = ScatteredProblem(start, tuple(sorted(dims)), points, mesh, machine, dtype, dots, **plain)
+    what = (start, tuple(sorted(dims)), points, mesh, setting.machine, dtype, dots)
+    problem = ScatteredProblem(*what, **plain)
     _check(problem)
-    return problem
+    if out_spec is None:
+        return problem
+    natural = problem.batch + points_layout(points.shape, axes_of_cuts(problem.start, problem.dims), mesh)
+    return problem._replace(values=recut(natural, out_spec, axis_sizes(mesh)))
+
+
+def problem_of_values(
+    setting: Setting,
+    points: Scattered,
+    sizes: tuple[int, ...],
+    axes: Sequence[int] | None,
+    dtype: np.dtype,
+    dots: tuple[Dot, ...],
+    options: Mapping[str, Any],
+    out_spec: Spec | None = None,
+) -> ScatteredProblem:
+    """The problem of the adjoint: values in this setting, and an image of these sizes, cut as `out_spec` says."""
+    image = _image_layout(setting, points, sizes, axes, out_spec)
+    return problem_of(setting, image, points, axes, dtype, dots, {**options, "values": setting.start})
 
 
 def plain_number(value: Any) -> Any:
@@ -148,7 +184,12 @@ def points_layout(
     return Layout(shape, tuple(even_cuts(size, cut) for size, cut in zip(shape, by, strict=True)))
 
 
-def image_layout(
+def axes_of_cuts(layout: Layout, dims: Sequence[int]) -> list[tuple[str, int]]:
+    """The mesh axes that cut some dimensions, and their sizes."""
+    return [cut[:2] for dim in dims for cut in layout.cuts[dim]]
+
+
+def _image_layout(
     setting: Setting, points: Scattered, sizes: tuple[int, ...], axes: Sequence[int] | None, out_spec: Spec | None
 ) -> Layout:
     values = setting.start
@@ -168,8 +209,7 @@ def image_layout(
         cuts.insert(dim, ())
     if out_spec is not None:
         return from_spec(shape, axis_sizes(setting.mesh), out_spec)
-    cut_by = [cut[:2] for by in values.cuts[rest:] for cut in by]
-    return _cut_evenly(Layout(tuple(shape), tuple(cuts)), dims, cut_by)
+    return _cut_evenly(Layout(tuple(shape), tuple(cuts)), dims, axes_of_cuts(values, range(rest, values.ndim)))
 
 
 def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str, int]]) -> Layout:
@@ -184,11 +224,14 @@ def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str,
     return layout
 
 
-def brought(values: AnyArray, layout: Layout, setting: Setting | None = None) -> Any:
-    there = read(values).setting if setting is None else setting
-    if there.start == layout:
-        return values
-    if there.start.mesh_axes == layout.mesh_axes or not isinstance(there.mesh, Mesh):
-        return moved(values, layout.spec, None if setting is None else there.start.spec)
-    (array,) = received(values)
-    return stored_on(stored_of(array), there.mesh, layout.spec)
+def brought(request: Request, layout: Layout) -> Request:
+    """Values in the layout that a plan's adjoint takes, which other mesh axes may cut."""
+    setting = request.setting
+    if setting.start == layout:
+        return request
+    mesh = setting.mesh
+    if not isinstance(mesh, Mesh):  # JAX puts no array on a mesh that is only described
+        recut(setting.start, layout.spec, axis_sizes(mesh))
+        raise ValueError(f"the values are cut as {setting.start.spec}: give them as {layout.spec}")
+    arrays = tuple(stored_on(stored_of(x), mesh, layout.spec) for x in request.arrays)
+    return request._replace(arrays=arrays, setting=dataclasses.replace(setting, start=layout))

@@ -219,7 +219,7 @@ def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
     start, how = plan.in_layout, (plan.machine, plan.dtype.itemsize, plan.dots, "auto")
     walk, sizes = even_walk(start, dims, [2 * start.shape[d] for d in dims], how, lambda _: _nothing, "any", sound_walk)
     transform = transform_of(dims, sizes, None, False, "fft")
-    return dataclasses.replace(plan, walk=walk, transform=transform, method="auto", order="any", points=())
+    return dataclasses.replace(plan, walk=walk, transform=transform, method="auto", order="any", sources=())
 
 
 def _nothing(layout: Layout) -> tuple[()]:

@@ -15,23 +15,22 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from ..layout.layout import Layout, Spec, even_cuts
 from ..layout.memory import check_blocks
-from ..layout.padded_array import AnyArray
+from ..layout.padded_array import AnyArray, Transformed
 from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.operands import Held
 from ..plans.execute import moved, tried
 from ..plans.plan import Plan
-from ..plans.request import read
+from ..plans.request import on_arrays, read
 from ..steps.base import at_slot, slot_of
 from ..walks.walk import Walk
 from .grid.binning import Tables
 from .grid.window import LEAST_TOL, Window, window
 from .plan import ScatteredPlan
-from .planning import no_values, scattered_plan_for
+from .planning import ring_plan, scattered_plan_for
 from .points import Scattered
 from .post_transform import MOST_CELLS, SIGMA, PostTransform, fast_length
 from .problem import ScatteredProblem, plain_number
@@ -39,6 +38,7 @@ from .steps.known_points import exchange_of
 from .steps.point_step import sub_layout
 
 
+@on_arrays
 def nufftn_type3(
     c: AnyArray,
     positions: ArrayLike,
@@ -48,7 +48,7 @@ def nufftn_type3(
     precision: str | None = None,
     spec: Spec | None = None,
     out_spec: Spec | None = None,
-) -> Array:
+) -> Transformed:
     """Sums of waves from scattered positions at scattered frequencies: the
     nonuniform FFT of type 3.
 
@@ -103,16 +103,22 @@ def nufftn_type3(
     if start.shape[-len(lengths.shape) :] != lengths.shape:
         raise ValueError(f"the values have shape {start.shape}, the positions {lengths.shape}: give one for each")
     dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, None)
-    if lengths.size == 0 or frequencies.size == 0:
-        dims = range(start.ndim - len(lengths.shape), start.ndim)
-        none: Array = moved(no_values(request, dims, frequencies.shape, dtype), out_spec)
-        return none
-    what = (start, (), frequencies.settled, setting.mesh, setting.machine, dtype, dots)
-    plan = type3_plan(start, lengths, ScatteredProblem(*what, tol=plain_number(tol)))
+    what = (setting.mesh, setting.machine, dtype, dots)
+    if lengths.size == 0 or frequencies.size == 0:  # a sum of nothing, or at no frequency
+        dims = tuple(range(start.ndim - len(lengths.shape), start.ndim))
+        plan = ring_plan(ScatteredProblem(start, dims, _anyhow(frequencies, len(dims)), *what))
+    else:
+        problem = ScatteredProblem(start, (), frequencies.settled, *what, tol=plain_number(tol))
+        plan = type3_plan(start, lengths, problem)
     for _, layout in plan.walk.pairs:
         check_blocks(layout, dtype.itemsize, setting.room, "the grid between positions and frequencies")
-    y: Array = moved(plan.execute(request), out_spec)
+    y: Transformed = moved(plan.execute(request), out_spec)
     return y
+
+
+def _anyhow(points: Scattered, dims: int) -> Scattered:
+    """As many points in `dims` dimensions, anywhere."""
+    return Scattered.turns(np.zeros((*points.shape, dims)))
 
 
 class Scales(NamedTuple):
@@ -174,7 +180,7 @@ def _joined(
     turns, one, before = sources
     dims = tuple(range(image.ndim - turns.shape[1], image.ndim))
     given = problem._replace(start=image, dims=dims, points=Scattered.turns(turns), origin="centre", balance=False)
-    post = PostTransform(given._replace(machine=there.caller.machine), tuple(image.shape[d] for d in dims), one)
+    post = PostTransform(given._replace(machine=there.machine), tuple(image.shape[d] for d in dims), one)
     placed = post.placed(image)
     walk = Walk(image, post.steps(image, placed.tables.cell.shape[1], int(placed.load.max()))[1:])
     in_slots, batch = sub_layout(walk.end, [walk.end.ndim - 1]), image.ndim - len(dims)
@@ -183,11 +189,11 @@ def _joined(
     every = (_factored(placed.tables, placed.order, before), routes)
     held = [Held(one, problem.mesh, in_slots.axes[0]) for one in every]
     on = tuple(at_slot(step, 2 + (slot_of(step) or 0)) for step in there.walk.steps)
-    first, *others = there.caller.points
+    first, *others = there.sources
     assert isinstance(first, Held)
-    tables = Held(_factored(first.host, there.order, behind), problem.mesh, there.placed_layout.axes[-1])
+    tables = Held(_factored(first.host, there.slots, behind), problem.mesh, there.placed_layout.axes[-1])
     whole = Walk(back.start, (*back.steps, *on), there.walk.scale, there.walk.planes)
-    return dataclasses.replace(there.caller, walk=whole, points=(*held, tables, *others))
+    return problem.plan(whole, (*held, tables, *others))
 
 
 def _factored(tables: Tables, order: np.ndarray, factors: np.ndarray) -> Tables:

@@ -29,14 +29,12 @@ class Transform(NamedTuple):
         matrices: a matrix per dimension, with a row per result position; input beyond its columns is cropped.
         scale: the factor of the result.
         onto_complex: the result is complex even without dimensions.
-        whole: the walk applies nothing else; False at scattered points.
     """
 
     dims: tuple[int, ...]
     matrices: tuple[Matrix, ...]
     scale: float
     onto_complex: bool = False
-    whole: bool = True
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -11,7 +11,8 @@ from ..collectives.wire import EXACT, Wire
 from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once
 from ..layout.memory import check_blocks, room_of
 from ..layout.padded_array import AnyArray, AnyStored, Transformed, stored_of
-from ..layout.placement import mesh_here, needs_anchor
+from ..layout.placement import needs_anchor
+from ..layout.reading import fitted, mesh_here
 from ..machine.machine import Machine, Seconds
 from ..machine.work import Work
 from ..numerics.dtypes import Dot, real_dtype
@@ -24,7 +25,7 @@ from ..walks.walk import Walk
 from .execute import applied, check_donated
 from .inverse_solve import Solution, System, solution
 from .picture import show, svg
-from .request import Request, fitted, formed, is_planes, method_on_arrays, parts
+from .request import Request, formed, is_planes, method_on_arrays, parts
 from .table import plan_html, plan_text, plan_values, title
 
 
@@ -43,7 +44,7 @@ class Plan:
         order: "natural" or "any".
         machine: what priced the walks.
         dots: the ways to multiply that the precision allows.
-        points: by slot, what steps take besides the array: Points of a
+        sources: by slot, what steps take besides the array: Points of a
             dimension, None where it is uniform, or tables.
         wire: what all-to-alls and rings carry.
 
@@ -61,7 +62,7 @@ class Plan:
     order: str
     machine: Machine
     dots: tuple[Dot, ...]
-    points: tuple[Source | None, ...] = ()
+    sources: tuple[Source | None, ...] = ()
     wire: Wire = EXACT
 
     @property
@@ -165,15 +166,18 @@ class Plan:
             (step,) = walk.steps
             dims = tuple(d for d in step.dims if d in matrices)
             part = Transform(dims, tuple(matrices[d] for d in dims), walk.scale)
-            points = (None,) * len(step.dims) if (slot := slot_of(step)) is None else (self.points[slot],)
+            sources = (None,) * len(step.dims) if (slot := slot_of(step)) is None else (self.sources[slot],)
             walk = dataclasses.replace(walk, steps=(at_slot(step, 0),))
-            stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
+            stages.append(dataclasses.replace(self, walk=walk, transform=part, sources=sources))
         return tuple(stages)
 
-    def execute(self, request: Request, sources: tuple[object, ...] = (), donate: bool = False) -> Transformed:
-        """The transform of a request; `sources` are points or matrices."""
-        where = (self.mesh, self.machine.chip, self.dtype, request.planes)
-        result: Transformed = formed(applied(request.arrays, self.walk, sources or self.points, *where, donate=donate))
+    def execute(
+        self, request: Request, sources: tuple[object, ...] = (), donate: bool = False, adjoint: bool = False
+    ) -> Transformed:
+        """The transform of a request, or its adjoint; `sources` are points or matrices."""
+        walk, where = self.walk, (self.mesh, self.machine.chip, self.dtype, request.planes)
+        walk = _adjoint(walk) if adjoint else walk
+        result: Transformed = formed(applied(request.arrays, walk, sources or self.sources, *where, donate=donate))
         return result
 
     @method_on_arrays
@@ -196,7 +200,7 @@ class Plan:
                 of equations, for `solve`.
         """
         scale = self.transform.inverse_scale
-        if scale is None or not self.transform.whole:
+        if scale is None:
             raise ValueError("the samples are not the uniform ones: solve for the input with plan.solve(y)")
         return self._run(_inverse(self.walk, scale), y, donate)
 
@@ -219,7 +223,7 @@ class Plan:
         if any(self.margin):
             raise ValueError(f"the plan leaves out margins of {self.margin}: solve with a plan of arrays without them")
         arrays = self._fitted(self.out_layout, y)
-        points = tuple(one if isinstance(one, Points) else None for one in self.points)
+        points = tuple(one if isinstance(one, Points) else None for one in self.sources)
         points = points or (None,) * len(self.transform.dims)
         what = (self.in_layout, self.out_layout, self.transform, points, self.method)
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
@@ -269,7 +273,7 @@ class Plan:
         mesh = self._mesh_of(arrays[0])
         check_blocks(walk.end, real_dtype(self.dtype).itemsize, room_of(stored_of(arrays[0]), mesh), "the result")
         where = (mesh, self.machine.chip, self.dtype, is_planes(x), self.mesh)
-        result: Transformed = formed(applied(arrays, walk, self.points, *where, donate))
+        result: Transformed = formed(applied(arrays, walk, self.sources, *where, donate))
         return result
 
     def _fitted(self, layout: Layout, x: AnyArray) -> tuple[AnyStored, ...]:

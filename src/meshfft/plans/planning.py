@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 from ..collectives.wire import wire_of
 from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
 from ..layout.memory import check_blocks
-from ..layout.placement import mesh_here
+from ..layout.reading import mesh_here
 from ..machine.machine import ORDERS as DEVICE_ORDERS
 from ..machine.machine import Machine, Topology, device_of, machine_of, placed
 from ..machine.machine import topology as named
@@ -212,7 +212,7 @@ def _plan(
     settings = (Setting(start, mesh, machine, definition.in_dtype) for machine in machines(mesh, topology))
     best = min((plan_for(setting, transform, options, evades=False) for setting in settings), key=_rank)
     best = dataclasses.replace(best, walk=_framed(best.walk, widths)) if widths else best
-    return dataclasses.replace(best, points=samples) if samples else best
+    return dataclasses.replace(best, sources=samples) if samples else best
 
 
 def _rank(plan: Plan) -> tuple[bool, float]:

@@ -13,22 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
+from jax.sharding import Mesh, Sharding
 from jax.typing import ArrayLike
 
-from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, hashed_once, mapped_axes
-from ..layout.memory import Room, room, room_of
+from ..layout.layout import AnyMesh, Layout, Spec, hashed_once
+from ..layout.memory import Room, room_of
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed, stored_of
-from ..layout.placement import check_context, concrete_placement, mesh_here, placement, settled
-from ..layout.storage import stored_on, zeros_beside
+from ..layout.reading import check_kept, seen
 from ..machine.machine import Machine, machine_of
-from ..numerics.dtypes import check_numeric, real_dtype, wide_types
+from ..numerics.dtypes import check_numeric, wide_types
 
 P = ParamSpec("P")
 S = TypeVar("S", covariant=True)
 Function = Callable[Concatenate[AnyArray, P], Transformed]
-DESCRIBED = "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
-FOR_ONE = "the array is sharded, the plan is for one device: plan with mesh="
 
 
 @hashed_once
@@ -60,11 +57,6 @@ class Request(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         """The logical shape; inside a caller's shard_map the argument is a block of it."""
         return self.setting.start.shape
-
-    def zeros(self, layout: Layout, dtype: np.dtype) -> Any:
-        kinds = [real_dtype(dtype)] * 2 if self.planes else [dtype]
-        x, mesh = stored_of(self.arrays[0]), self.setting.mesh
-        return formed(tuple(zeros_beside(x, mesh, layout, kind) for kind in kinds))
 
 
 def read(a: AnyArray, spec: Spec | None = None) -> Request:
@@ -111,149 +103,26 @@ def formed(arrays: tuple[AnyStored, ...]) -> Any:
 def _array(a: ArrayLike | PaddedArray) -> AnyStored:
     if isinstance(a, jax.Array | PaddedArray):
         check_numeric(a.dtype)
-        _check_kept(a)
+        check_kept(a)
         return a
     array = np.asarray(a)
     check_numeric(array.dtype)
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _check_kept(x: AnyStored) -> None:
-    stored = stored_of(x)
-    if isinstance(stored, jax.Array) and not isinstance(stored, jax.core.Tracer) and stored.is_deleted():
-        raise ValueError(
-            f"the array of shape {x.shape} is deleted: a call with donate=True, or a jit that donates it, took its "
-            "storage. Use the result of that call, or leave donate out"
-        )
-
-
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
-    """The setting, cached for all similar arrays if JAX shows the sharding."""
-    if isinstance(x, PaddedArray):
-        return _padded(x, spec)
-    inside = jax.sharding.get_abstract_mesh()
-    if isinstance(x, jax.core.Tracer) or not (inside.empty or not mapped_axes(inside)) or not is_hashable(spec):
-        return _traced(x, spec)
-    setting = _concrete(x.shape, x.dtype, x.sharding, spec, wide_types())
-    if not inside.empty:
-        check_context(setting.mesh)
-    return setting
+    (start, mesh), stored = seen(x, spec), stored_of(x)
+    alone = mesh is None and not isinstance(stored, jax.core.Tracer)
+    platform = _platform(stored.sharding) if alone else None if isinstance(mesh, Mesh) else jax.default_backend()
+    return _kept(start, mesh, machine_of(mesh, platform), x.dtype, 1, room_of(stored, mesh), wide_types())
 
 
-def is_hashable(value: object) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
+@functools.lru_cache(maxsize=64)
+def _platform(sharding: Sharding) -> str:
+    return str(min(device.platform for device in sharding.device_set))
 
 
-@functools.lru_cache(maxsize=1024)
-def _concrete(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, spec: Spec | None, wide: bool) -> Setting:
-    mesh, spec = concrete_placement(sharding, len(shape), spec)
-    devices = tuple(sharding.device_set) if mesh is None else tuple(mesh.devices.flat)
-    machine = machine_of(mesh, devices[0].platform)
-    return Setting(_divided(shape, mesh, spec), mesh, machine, dtype, room=room(devices), wide=wide)
-
-
-def _traced(x: Array, spec: Spec | None) -> Setting:
-    mesh, spec = placement(x, spec)
-    check_context(mesh)
-    machine = machine_of(mesh, jax.default_backend())
-    return Setting(_divided(x.shape, mesh, spec), mesh, machine, x.dtype, wide=wide_types())
-
-
-def _divided(shape: tuple[int, ...], mesh: AnyMesh | None, spec: Spec) -> Layout:
-    start = from_block(shape, mesh, spec)
-    if not start.even:
-        remedy = "use mf.shard(x, mesh, spec), which stores any size, or give a spec whose mesh axes divide it"
-        raise ValueError(f"shape {start.shape} is not divided by spec {start.spec}: {remedy}")
-    return start
-
-
-def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
-    layout, mesh = x.layout, mesh_here(x.mesh, x.layout)
-    check_context(mesh)
-    seen, stored = layout.within(mapped_axes(mesh)), np.shape(x.stored)
-    if seen != stored:
-        raise ValueError(
-            f"a padded array of shape {layout.shape} is stored as {seen}, this one as {stored}: let vmap take and "
-            "leave leading dimensions only, and change stored arrays by y.map(...)"
-        )
-    if spec is not None and from_spec(layout.shape, axis_sizes(mesh), spec) != layout:
-        raise ValueError(f"spec {spec} is given, but the array is sharded as {layout.spec}: drop spec=")
-    machine, memory = machine_of(mesh, jax.default_backend()), room_of(x.stored, mesh)
-    return Setting(layout, mesh, machine, x.dtype, room=memory, wide=wide_types())
-
-
-def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> AnyStored:
-    """An array for a plan with this layout; a NumPy array is put on the mesh first."""
-    if not isinstance(stored_of(x), jax.core.Tracer):
-        check_context(mesh, "the plan's")
-    if isinstance(x, jax.Array | PaddedArray):
-        _check_kept(x)
-    if isinstance(x, PaddedArray):
-        return _fitted_padded(x, layout, mesh)
-    if not isinstance(x, jax.Array):
-        _check_shape(np.shape(x), layout.shape)
-        x = stored_on(np.asarray(x), mesh, layout.spec) if isinstance(mesh, Mesh) else jnp.asarray(x)
-        if isinstance(x, PaddedArray):
-            return x
-    if not layout.even:
-        what = "it cannot be told from data" if x.shape != layout.shape else "its sizes do not divide"
-        raise ValueError(
-            f"the plan takes {layout.shape} padded to {layout.storage}, the array has shape {x.shape} and "
-            f"{what}: use mf.shard(x, plan.mesh, {layout.spec}) of the logical array"
-        )
-    if mapped := mapped_axes(mesh_here(mesh)):
-        _check_shape(x.shape, layout.within(mapped), "inside shard_map ")
-        return x
-    _check_shape(x.shape, layout.shape)
-    if not isinstance(x, jax.core.Tracer):
-        _check_sharded(x.sharding, layout, mesh)
-        return x
-    shown = jax.typeof(x).sharding
-    if mesh is None:
-        if max(from_spec(x.shape, axis_sizes(shown.mesh), shown.spec).parts, default=1) > 1:
-            raise ValueError(FOR_ONE)
-        return x
-    if shown.mesh.empty and not isinstance(mesh, Mesh):
-        raise ValueError(DESCRIBED)
-    return settled(x, mesh, layout.spec)
-
-
-def _check_shape(shape: tuple[int, ...], wanted: tuple[int, ...], where: str = "") -> None:
-    if shape != wanted:
-        raise ValueError(f"the array has shape {shape}, {where}the plan takes {wanted}")
-
-
-@functools.lru_cache(maxsize=1024)
-def _check_sharded(sharding: Sharding, layout: Layout, mesh: AnyMesh | None) -> None:
-    """Raises ValueError unless an array of this sharding is cut as a plan takes it."""
-    if mesh is None:
-        if not isinstance(sharding, SingleDeviceSharding) and sharding.shard_shape(layout.shape) != layout.shape:
-            raise ValueError(FOR_ONE)
-    elif not isinstance(mesh, Mesh):
-        if not isinstance(sharding, NamedSharding):
-            raise ValueError(DESCRIBED)
-    elif not sharding.is_equivalent_to(NamedSharding(mesh, layout.spec), layout.ndim):
-        shown = getattr(sharding, "spec", type(sharding).__name__)
-        remedy = f"use mf.shard(x, plan.mesh, {layout.spec})"
-        raise ValueError(f"the array is sharded as {shown}, the plan takes {layout.spec} on its mesh: {remedy}")
-
-
-def _fitted_padded(x: PaddedArray, layout: Layout, mesh: AnyMesh | None) -> PaddedArray:
-    seen = layout.within(mapped_axes(mesh_here(mesh)))
-    if x.layout != layout or np.shape(x.stored) != seen:
-        raise ValueError(
-            f"the array has shape {x.shape} cut as {x.spec} and stored as {np.shape(x.stored)}, the plan takes "
-            f"{layout.shape} cut as {layout.spec} and stored as {seen}: give it such a one, by mf.shard or out_spec="
-        )
-    if axis_sizes(x.mesh) != axis_sizes(mesh):
-        raise ValueError(
-            f"the array lies on mesh {axis_sizes(x.mesh)}, the plan is for {axis_sizes(mesh)}: use one mesh"
-        )
-    return x
+_kept = functools.lru_cache(maxsize=1024)(Setting)  # one record for all similar arrays, which keeps its hash
 
 
 class OnArrays(Protocol[P, S]):

@@ -23,7 +23,8 @@ from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, line_shape, mapped_axes
 from ..layout.memory import check_blocks, check_held, room_of
 from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, PlanePair, Transformed, mapped, stored_of
-from ..layout.placement import local_slice, mesh_here
+from ..layout.placement import local_slice
+from ..layout.reading import mesh_here
 from ..layout.storage import put, stored_on
 from ..machine.chip import CompilerOptions
 from ..numerics.dtypes import complex_dtype, real_dtype

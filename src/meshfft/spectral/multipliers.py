@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 
 from ..functions.calls import Ints
 from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, Transformed, stored_of
-from ..layout.placement import mesh_here
+from ..layout.reading import mesh_here
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import integers, is_integer

@@ -38,6 +38,7 @@ class Problem:
     engine: str = "auto"  # one of ENGINE_OPTIONS
     wire: Wire = EXACT  # encoding of messages
     ending: Ending | None = None  # steps after the transform, by final layout
+    instead: tuple[Any, ...] = ()  # steps that do all of it, transform and ending, at once
     within: float = math.inf  # relative L2 error asked for
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:

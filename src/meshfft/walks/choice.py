@@ -99,15 +99,20 @@ def goal_of(
     if out_spec is not None:
         if order == "any":
             raise ValueError(f"order 'any' leaves the layout open and out_spec {out_spec} says it: give one of the two")
-        goal = from_spec(natural.shape, sizes, out_spec)
-        if goal.mesh_axes != natural.mesh_axes:
-            raise ValueError(
-                f"out_spec {out_spec} has the mesh axes {sorted(goal.mesh_axes)}, the array is cut by "
-                f"{sorted(natural.mesh_axes)}: name the same ones (jax.device_put gathers, or cuts further)"
-            )
-        return goal
+        return recut(natural, out_spec, sizes)
     back = bool(transform.matrices) and transform.matrices[-1].becomes == "real"
     return _returned(start, natural, transform.dims[-1], list(sizes)) if back and order == "natural" else None
+
+
+def recut(layout: Layout, spec: Spec, sizes: Mapping[str, int]) -> Layout:
+    """The layout with its mesh axes on other dimensions; ValueError for others than its axes."""
+    goal = from_spec(layout.shape, sizes, spec)
+    if goal.mesh_axes != layout.mesh_axes:
+        raise ValueError(
+            f"out_spec {spec} has the mesh axes {sorted(goal.mesh_axes)}, the array is cut by "
+            f"{sorted(layout.mesh_axes)}: name the same ones (jax.device_put gathers, or cuts further)"
+        )
+    return goal
 
 
 def _evasive(layout: Layout) -> list[Layout]:

@@ -2,7 +2,8 @@
 
 A node is (layout, dimensions transformed), an edge is a step priced in modelled seconds. Dijkstra's algorithm finds the
 shortest path, with a lower bound on the remaining cost (A*). Slabs, pencils, blocks, mixed algorithms, output orders
-and idle mesh axes are all paths. Steps after a transform, such as interpolation, are priced at each final layout.
+and idle mesh axes are all paths. Steps after a transform, such as interpolation, are priced at each final layout; a
+step that does all of it at once, such as the sum at scattered points, is one more edge.
 """
 
 import contextlib
@@ -54,7 +55,7 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
     alike = _renamed if problem.goal is None and problem.machine.network is None else _itself
     best, order = {alike(start): 0.0}, itertools.count()
     queue: list[tuple[float, float, int, float, Node, tuple[Step, ...]]] = [(0.0, 0.0, next(order), 0.0, start, ())]
-    least: tuple[float, int, tuple[Step, ...] | None] = (math.inf, 0, None)  # with the steps after the transform
+    least = _at_once(problem, memory)  # with the steps after the transform
     floor = _floor(problem)
     while queue and queue[0][0] + floor < least[0]:
         _, _, _, cost, node, path = heapq.heappop(queue)
@@ -80,6 +81,14 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
                 best[key], left = price, ahead(after[0].shape).seconds(*after)
                 heapq.heappush(queue, (price + weight * left, left, next(order), price, after, (*path, step)))
     return least[2]
+
+
+def _at_once(problem: Problem, memory: float) -> tuple[float, int, tuple[Step, ...] | None]:
+    """The cheapest step that takes the input straight to the end, and its seconds."""
+    works = [(step.work(problem.start, problem.itemsize, problem.machine.chip), step) for step in problem.instead]
+    prices = [(problem.machine.price(work), (step,)) for work, step in works if work.peak_bytes <= memory]
+    seconds, steps = min(prices, key=operator.itemgetter(0), default=(math.inf, None))
+    return seconds, -1, steps
 
 
 def _itself(node: Node) -> Node:

@@ -93,6 +93,8 @@ class RingPoints(CoordinateStep):
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         image, values = self.ends(layout)
         points = fixed(operand, self.unit, len(self.along), real_dtype(jax.tree.leaves(block)[0].dtype))
+        if not points.size or not math.prod(image.block):  # no sums, or sums of nothing, which are 0
+            return jax.tree.map(lambda x: jnp.full(self.after(layout).block, jnp.sum(x)), block)
         if self.transposed:
             flat = jax.tree.map(lambda x: x.reshape(-1, points.size).T, self.clear_points(block, values))
             sums = ring_scatter(functools.partial(self._sums, flat, points), self.axes)
