@@ -119,7 +119,8 @@ def _setting(x: AnyStored, spec: Spec | None) -> Setting:
 
 @functools.lru_cache(maxsize=64)
 def _platform(sharding: Sharding) -> str:
-    return str(min(device.platform for device in sharding.device_set))
+    first: jax.Device = next(iter(sharding.device_set))
+    return first.platform
 
 
 _kept = functools.lru_cache(maxsize=1024)(Setting)  # one record for all similar arrays, which keeps its hash
