@@ -29,7 +29,7 @@ TABLE = {
         (16,),
         (2, 4),
         P("x", None, "y"),
-        P(None, ("y", "x")),
+        P(None, ("x", "y")),
     ),
     "2-D, batch cut, idle axis": ((4, 6, 10), (1, 2), (9,), (2, 2, 2), P("x", None, "z"), P("x", "z")),
     "3-D, uneven": ((7, 5, 6), (0, 1, 2), (37,), (2, 2, 2), P("x", "y", "z"), P(("x", "y", "z"))),
@@ -177,8 +177,8 @@ def test_a_point_that_is_not_finite_is_nan_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("points", "how", "message"),
     [
-        ((16, 3), {}, "3 coordinates, for 2 axes"),
-        ((16, 2), {"axes": (0,)}, "2 coordinates, for 1 axes"),
+        ((16, 3), {}, "a coordinate for each of the 2 transformed"),
+        ((16, 2), {"axes": (0,)}, "or name 2 axes"),
         ((16, 2), {"axes": (1, 1)}, "given twice"),
         ((16, 2), {"norm": "no"}, "norm 'no' is unknown"),
         ((16, 2), {"ring": "three-way"}, "ring 'three-way' is unknown"),

@@ -36,8 +36,8 @@ from .steps.point_step import sub_layout
 
 
 class Planned(NamedTuple):
-    caller: Plan  # to values in the caller's layout
-    run: Plan  # `caller`, or the plan to values in the plan's order
+    whole: Plan  # to values in the caller's layout
+    run: Plan  # `whole`, or the plan to values in the plan's order
     points: Scattered
     grid: tuple[int, ...]
     dims: tuple[int, ...]
@@ -84,7 +84,7 @@ def _is_zero(change: Any) -> bool:
 
 def _cells(plan: Planned, unit: str, coords: Array) -> Array:
     """Displacement of each point in cells, (d, points), free of the rounding of planned positions."""
-    real = real_dtype(plan.caller.dtype)
+    real = real_dtype(plan.whole.dtype)
     turns = coords.astype(real) if unit == "turns" else coords.astype(real) / (2 * np.pi)
     high, low = _positions(plan)
     turns = _points_first(plan, jnp.moveaxis(turns, -1, 0))
@@ -95,7 +95,7 @@ def _cells(plan: Planned, unit: str, coords: Array) -> Array:
 @functools.lru_cache(maxsize=8)
 def _positions(plan: Planned) -> tuple[Array, ...]:
     """Planned positions in the layout of values, as a sum of two floats."""
-    real, mesh, spec = real_dtype(plan.caller.dtype), plan.caller.mesh, _layout(plan).spec
+    real, mesh, spec = real_dtype(plan.whole.dtype), plan.whole.mesh, _layout(plan).spec
     turns = plan.points.in_turns.T.reshape(-1, *plan.points.shape)
     high = turns.astype(real)
     with jax.ensure_compile_time_eval():
@@ -106,38 +106,38 @@ def _positions(plan: Planned) -> tuple[Array, ...]:
 
 
 def _layout(plan: Planned) -> Layout:
-    end = plan.caller.out_layout
+    end = plan.whole.out_layout
     return Layout((len(plan.grid),), ((),)) + sub_layout(end, range(end.ndim - len(plan.points.shape), end.ndim))
 
 
 def _points_first(plan: Planned, turns: Array) -> Array:
     layout = _layout(plan)
     around = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
-    return reshard(jnp.pad(turns, around), plan.caller.mesh, layout.spec)
+    return reshard(jnp.pad(turns, around), plan.whole.mesh, layout.spec)
 
 
 def _in_slots(plan: Planned, numbers: Array) -> Any:
     """Real numbers (d, points), as stored, permuted to the plan's order."""
-    caller = plan.caller
-    step, after = caller.walk.pairs[-1]
+    whole = plan.whole
+    step, after = whole.walk.pairs[-1]
     walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True)
-    return dataclasses.replace(caller, walk=walk, sources=caller.sources[-1:])(padded(numbers, walk.start, caller.mesh))
+    return dataclasses.replace(whole, walk=walk, sources=whole.sources[-1:])(padded(numbers, walk.start, whole.mesh))
 
 
 def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[Any]:
     """sign 2 pi i dk of every dimension, in the layout of the values."""
     radians = change if unit == "radians" else change * (2 * math.pi)
-    numbers = _points_first(plan, jnp.moveaxis(radians.astype(real_dtype(plan.caller.dtype)), -1, 0))
-    numbers = numbers if plan.run is plan.caller else _in_slots(plan, numbers)
+    numbers = _points_first(plan, jnp.moveaxis(radians.astype(real_dtype(plan.whole.dtype)), -1, 0))
+    numbers = numbers if plan.run is plan.whole else _in_slots(plan, numbers)
     end = plan.run.out_layout
     lead = end.ndim - (numbers.ndim - 1)
     tail = Layout((1,) * lead, ((),) * lead) + sub_layout(end, range(lead, end.ndim))
     parts = (jax.lax.complex(jnp.zeros_like(one), sign * one).reshape(*[1] * lead, *one.shape) for one in numbers)
-    return [padded(part, tail, plan.caller.mesh) for part in parts]
+    return [padded(part, tail, plan.whole.mesh) for part in parts]
 
 
 def _weighted(plan: Planned, x: AnyArray, j: int) -> Any:
-    dim, start = plan.dims[j], plan.caller.in_layout
+    dim, start = plan.dims[j], plan.whole.in_layout
     middle = start.shape[dim] // 2 if plan.origin == "centre" else 0
-    positions = np.asarray(start.positions(dim) - middle, real_dtype(plan.caller.dtype))
+    positions = np.asarray(start.positions(dim) - middle, real_dtype(plan.whole.dtype))
     return mapped(functools.partial(scaled, factor=positions.reshape(line_shape(dim, start.ndim))), x)

@@ -150,14 +150,15 @@ class ScatteredPlan(Plan):
         return self.inverse(y)
 
     def _at(self, a: AnyArray, placed: bool, points: Scattered | None, donate: bool, back: bool) -> Any:
-        run = self.owner if placed else self._with(self.walk, self.sources)
+        whole = self._with(self.walk, self.sources)
+        run = self.owner if placed else whole
         if points is None:
             return run.adjoint(a, donate=donate) if back else run(a, donate=donate)
         points = known_kind(points)
         if self.slack == 0:
             raise ValueError("points= is for points that move, and this plan has slack 0: make it with slack=1")
         self._check_shape(points)
-        plan = Planned(self._with(self.walk, self.sources), run, self.points, self.grid, self.dims, self.origin)
+        plan = Planned(whole, run, self.points, self.grid, self.dims, self.origin)
         return at_moved(plan, points.unit, back, a, jnp.asarray(points.coords))
 
     def place(self, values: AnyArray) -> Any:
