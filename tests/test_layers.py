@@ -16,7 +16,7 @@ layout: in_flight layout / memory placement / elements / padded_numpy / padded_a
 machine: chip torus work / device_order / machine
 collectives: bins dimensions words / wire / messages / all_to_all ring / comb pieces
 operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz
-kernels: bluestein / engine / trig xla / batches real sliced stockham / engines
+kernels: bluestein / engine / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_lanes opened half / long_columns short
 tpu.gridding: chunks / bodies / kernels

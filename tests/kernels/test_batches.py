@@ -12,8 +12,8 @@ from jax.sharding import PartitionSpec as P
 from reference import dft, error, mesh, noise
 
 import meshfft as mf
-from meshfft.kernels import batches
-from meshfft.kernels.batches import Batched, in_batches
+from meshfft.kernels import xla
+from meshfft.kernels.xla import Batched, in_batches
 from meshfft.plans.plan import Plan
 from meshfft.steps import LocalFFT
 
@@ -22,7 +22,7 @@ SIZES = (1, 2, 3, 4, 5, 7, 12, 13)
 
 def in_batches_of(nbytes: int, x: np.ndarray, dims: Sequence[int], sign: int) -> np.ndarray:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "BATCH_BYTES", nbytes)
+        patch.setattr(xla, "BATCH_BYTES", nbytes)
         return np.asarray(jax.jit(lambda block: in_batches(block, tuple(dims), sign))(x))
 
 
@@ -59,7 +59,7 @@ def batched(plan: Plan) -> Plan:
 
 def test_batches_within_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a loop that shard_map refuses, and an inverse or gradient that cannot pass through batches."""
-    monkeypatch.setattr(batches, "BATCH_BYTES", 500)
+    monkeypatch.setattr(xla, "BATCH_BYTES", 500)
     where, x = mesh((2, 2)), noise((8, 6, 10))
     plan = batched(mf.plan(x.shape, mesh=where, spec=P("x", "y"), method="transpose"))
     assert "batched" in plan.name
@@ -72,13 +72,13 @@ def test_batches_within_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_is_that_of_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a second array, where a loop does not update the first in place."""
-    monkeypatch.setattr(batches, "BATCH_BYTES", 2**16)
+    monkeypatch.setattr(xla, "BATCH_BYTES", 2**16)
     plan = batched(mf.plan((96, 80, 112)))
     lowered = jax.jit(plan, donate_argnums=0).lower(jax.ShapeDtypeStruct(plan.shape, plan.dtype))
     memory = lowered.compile().memory_analysis()
     assert memory is not None
     assert memory.argument_size_in_bytes == memory.alias_size_in_bytes == 8 * 96 * 80 * 112
-    assert memory.temp_size_in_bytes <= batches.COPIES * 2**16
+    assert memory.temp_size_in_bytes <= xla.COPIES * 2**16
 
 
 def test_lines_are_transposed_within_a_batch() -> None:
@@ -101,7 +101,7 @@ def test_plans_take_batches_where_memory_is_short() -> None:
 
 def test_positions_are_counted_in_32_bits() -> None:
     """Catches a loop whose positions wrap: 2^31 columns behind a short dimension."""
-    assert batches.fits((2048,) * 3, (0, 1, 2), 8)
-    assert not batches.fits((2, 2**31), (0,), 8)
-    assert not batches.fits((2**15, 2**16, 2), (2,), 8)
-    assert batches.fits((2**15, 2**16, 2), (1, 2), 8)
+    assert xla.fits((2048,) * 3, (0, 1, 2), 8)
+    assert not xla.fits((2, 2**31), (0,), 8)
+    assert not xla.fits((2**15, 2**16, 2), (2,), 8)
+    assert xla.fits((2**15, 2**16, 2), (1, 2), 8)

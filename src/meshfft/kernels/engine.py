@@ -33,6 +33,7 @@ class Lines(NamedTuple):
     block: tuple[int, ...]  # shape; dimensions may be longer or shorter than the transforms
     dims: tuple[int, ...]
     lengths: tuple[int, ...]  # N of each
+    onto_real: bool = False  # half spectra of real lines are transformed back
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,7 +46,7 @@ class Lines(NamedTuple):
 
     def only(self, dims: tuple[int, ...]) -> "Lines":
         lengths = dict(zip(self.dims, self.lengths, strict=True))
-        return Lines(self.block, dims, tuple(lengths[d] for d in dims))
+        return self._replace(dims=dims, lengths=tuple(lengths[d] for d in dims))
 
 
 class Site(NamedTuple):
@@ -128,7 +129,7 @@ class RealEngine(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple["RealEngine", tuple[int, ...]]]:
+    def offers(cls, lines: Lines, site: Site) -> "Iterator[RealOffer]":
         """Engines of this kind for real lines, each with its dimensions, the last among them."""
 
     @property
@@ -137,7 +138,7 @@ class RealEngine(abc.ABC):
         """The word that tables print."""
 
     @abc.abstractmethod
-    def work(self, lines: Lines, onto_real: bool, itemsize: int, chip: Chip) -> Work:
+    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """Cost on one device; `itemsize` is that of real numbers."""
 
     @abc.abstractmethod
@@ -150,6 +151,9 @@ class RealEngine(abc.ABC):
 
     def trials(self, lines: Lines) -> tuple[Trial, ...]:
         return ()
+
+
+RealOffer = tuple[RealEngine, tuple[int, ...]]
 
 
 class Sender(Engine[Planes]):

@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..collectives.dimensions import resize
+from ..collectives.dimensions import folded, resize, unfolded
 from ..machine.chip import Chip, padded
 from ..machine.work import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, join, like, scaled, split
-from .engine import Lines, RealEngine, Site
+from .engine import Lines, RealEngine, RealOffer, Site
 from .xla import XLA, balanced, fft
 
 # Passes over a block of reals around one product, around two stages, and inside these; and
@@ -39,18 +39,16 @@ HostPlanes = tuple[np.ndarray, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class XlaReal(RealEngine):
+    name = "xla"
+
     @classmethod
-    def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
+    def offers(cls, lines: Lines, site: Site) -> Iterator[RealOffer]:
         if 1 < len(lines.dims) <= XLA_DIMS:
             yield cls(), lines.dims
         if site.machine.chip.side == 1 or not factors(lines.lengths[-1]):
             yield cls(), lines.dims[-1:]
 
-    @property
-    def name(self) -> str:
-        return "xla"
-
-    def work(self, lines: Lines, onto_real: bool, itemsize: int, chip: Chip) -> Work:
+    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """Half the arithmetic of the complex transform, and its passes over half the bytes."""
         whole = XLA.work(lines, itemsize, chip)
         return dataclasses.replace(whole, vector_flops=whole.vector_flops // 2, matrix_flops=whole.matrix_flops // 2)
@@ -73,16 +71,14 @@ class XlaReal(RealEngine):
 
 @dataclasses.dataclass(frozen=True)
 class Products(RealEngine):
+    name = "matmul"
+
     @classmethod
-    def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
+    def offers(cls, lines: Lines, site: Site) -> Iterator[RealOffer]:
         if site.machine.chip.side > 1 and factors(lines.lengths[-1]):
             yield cls(), lines.dims[-1:]
 
-    @property
-    def name(self) -> str:
-        return "matmul"
-
-    def work(self, lines: Lines, onto_real: bool, itemsize: int, chip: Chip) -> Work:
+    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         (length,), points = lines.lengths, lines.points
         dense = len(factors(length)) == 1
         return Work(
@@ -103,17 +99,6 @@ class Products(RealEngine):
 
 
 XLA_REAL = XlaReal()
-REAL_ENGINES: list[type[RealEngine]] = [XlaReal, Products]
-
-
-def register(kind: type[RealEngine]) -> type[RealEngine]:
-    REAL_ENGINES.insert(1, kind)
-    return kind
-
-
-def offered(lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
-    for kind in REAL_ENGINES:
-        yield from kind.offers(lines, onto_real, site)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -131,10 +116,10 @@ def _to_half(x: Array, dim: int, sign: int) -> Planes:
     if not rest:
         return _unpacked(_times(x, _packed(length, sign), dim), dim)
     (rows,) = rest
-    x = _folded(x, dim, columns)
+    x = unfolded(x, dim, columns)
     re, im = (_times(x, part, dim) for part in _roots(columns, columns, columns, sign))
     y = _product(_twiddled((re, im), dim, sign), _roots(rows, _kept(length), rows, sign), dim + 1, dim)
-    return tuple(resize(_flat(plane, dim), dim, length // 2 + 1) for plane in y)
+    return tuple(resize(folded(plane, dim), dim, length // 2 + 1) for plane in y)
 
 
 def _from_half(planes: Planes, dim: int, length: int, sign: int) -> Array:
@@ -146,10 +131,10 @@ def _from_half(planes: Planes, dim: int, length: int, sign: int) -> Array:
         return _times(lax.concatenate([cosines, sines], dim), _packed(length, -sign).T, dim)
     (rows,) = rest
     kept = _kept(length)
-    y = tuple(_folded(resize(plane, dim, kept * columns), dim, kept) for plane in planes)
+    y = tuple(unfolded(resize(plane, dim, kept * columns), dim, kept) for plane in planes)
     a = _twiddled(_product(y, _roots(kept, rows, rows, sign), dim, dim + 1), dim, sign)
     re, im = _roots(columns, columns, columns, sign)
-    return _flat(_times(a[0], re, dim) - _times(a[1], im, dim), dim)
+    return folded(_times(a[0], re, dim) - _times(a[1], im, dim), dim)
 
 
 def _kept(length: int) -> int:
@@ -209,14 +194,6 @@ def _times(x: Array, matrix: np.ndarray, dim: int, to: int | None = None) -> Arr
         return functools.reduce(jnp.add, parts)
 
     return lax.platform_dependent(x, cpu=by_runs, default=lambda x: contracted(x, rounded))
-
-
-def _folded(x: Array, dim: int, rows: int) -> Array:
-    return x.reshape(*x.shape[:dim], rows, -1, *x.shape[dim + 1 :])
-
-
-def _flat(x: Array, dim: int) -> Array:
-    return x.reshape(*x.shape[:dim], -1, *x.shape[dim + 2 :])
 
 
 def _along(values: np.ndarray, dim: int, ndim: int) -> np.ndarray:

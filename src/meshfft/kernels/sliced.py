@@ -24,7 +24,7 @@ from ..machine.work import Work
 from ..numerics.chunks import CHUNK, chunks, in_chunks
 from ..numerics.digits import host_slices
 from ..numerics.dtypes import ROUNDING, Dot, Error
-from ..numerics.phases import host_roots, mulmod, roots
+from ..numerics.phases import host_roots, mulmod, roots, table
 from ..numerics.products import Factors, planes_of, product
 from ..numerics.slices import HELD, cost
 from ..numerics.split_complex import Planes, times
@@ -156,12 +156,7 @@ def _twiddled(lines: Planes, dim: int, sign: int) -> Planes:
 
 def _twiddles(rows: int, columns: int, sign: int, dtype: np.dtype) -> Planes:
     if rows * columns <= TABLE:
-        return tuple(map(jnp.asarray, _table(rows, columns, sign)))
+        entries = table(rows, columns, rows * columns, sign, np.dtype(complex))
+        return jnp.asarray(entries.real), jnp.asarray(entries.imag)
     c, b = jnp.arange(rows, dtype=jnp.uint32)[:, None], jnp.arange(columns, dtype=jnp.uint32)[None, :]
     return roots(mulmod(c, b, rows * columns), rows * columns, sign, dtype)
-
-
-@functools.lru_cache(maxsize=64)
-def _table(rows: int, columns: int, sign: int) -> tuple[np.ndarray, np.ndarray]:
-    entries = host_roots(np.outer(np.arange(rows), np.arange(columns)), rows * columns, sign).astype(np.complex128)
-    return entries.real, entries.imag

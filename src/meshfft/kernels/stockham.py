@@ -42,6 +42,7 @@ class Cached(Engine[Array]):
     """For CPUs whose devices share a memory."""
 
     chunked: ClassVar[bool] = True
+    name = "cached"
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
@@ -51,10 +52,6 @@ class Cached(Engine[Array]):
             near = (d for d, n in pairs if (not is_awkward(n, True) if d == last else by_columns(lines.block, d, n)))
             if dims := tuple(near):
                 yield cls(), dims
-
-    @property
-    def name(self) -> str:
-        return "cached"
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         passes = 2 * len(together(lines.block, itemsize, lines.dims))

@@ -15,7 +15,8 @@ from ..collectives.pieces import Came
 from ..collectives.ring import permuted
 from ..kept import Trial
 from ..kernels.engine import Lines, RealEngine, fft_error
-from ..kernels.real import XLA_REAL, offered
+from ..kernels.engines import offered_for_reals
+from ..kernels.real import XLA_REAL
 from ..layout.layout import Layout, line_shape, nested
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
@@ -49,8 +50,8 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
         for dim, matrix in todo.items() if not problem.sliced else ():
             if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
                 lengths = {**{d: m.length for d, m in local_roots(layout, todo).items()}, dim: matrix.length}
-                lines = Lines(layout.block, tuple(lengths), tuple(lengths.values()))
-                for engine, dims in offered(lines, matrix.onto_real, problem.site(layout)):
+                lines = Lines(layout.block, tuple(lengths), tuple(lengths.values()), matrix.onto_real)
+                for engine, dims in offered_for_reals(lines, problem.site(layout)):
                     if not matrix.onto_real or len(todo) == len(dims):
                         points = tuple(lengths[d] for d in dims)
                         yield cls(dims, matrix, (*points[:-1], matrix.rows), points, engine)
@@ -62,7 +63,7 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = itemsize // 2 if self.matrix.onto_real else itemsize
-        return self.engine.work(self._lines(layout), self.matrix.onto_real, size, chip)
+        return self.engine.work(self._lines(layout), size, chip)
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         block, sign = resize_each(block, self.dims, (*self.lengths[:-1], self.matrix.columns)), self.matrix.sign
@@ -76,7 +77,8 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
         return self.engine.trials(self._lines(layout)), None
 
     def _lines(self, layout: Layout) -> Lines:
-        return Lines((self.after(layout) if self.matrix.onto_real else layout).block, self.dims, self.lengths)
+        onto_real = self.matrix.onto_real
+        return Lines((self.after(layout) if onto_real else layout).block, self.dims, self.lengths, onto_real)
 
     def _weighted(self, block: Block) -> Block:
         if not self.matrix.weighted:

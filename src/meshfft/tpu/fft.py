@@ -18,10 +18,10 @@ from ..collectives.dimensions import resize
 from ..collectives.pieces import Came, Pieces, Rows
 from ..collectives.wire import SUBLANES, Coded, Wire
 from ..kept import Trial
-from ..kernels import real
 from ..kernels.bluestein import fft_tables, padded_length
-from ..kernels.engine import Engine, Lines, Offer, RealEngine, Sender, Site, fft_error, flops_of
+from ..kernels.engine import Engine, Lines, Offer, RealEngine, RealOffer, Sender, Site, fft_error, flops_of
 from ..kernels.engines import register
+from ..kernels.real import XLA_REAL
 from ..kernels.xla import XLA
 from ..layout.layout import line_shape
 from ..machine.chip import Chip
@@ -51,6 +51,7 @@ class VectorFFT(Sender):
 
     room: int
     planar: ClassVar[bool] = True
+    name = "vector"
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
@@ -63,10 +64,6 @@ class VectorFFT(Sender):
     @classmethod
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work | None:
         return Work(memory_bytes=int(points * site.itemsize) * (rows > 1)) if room_of(site) else None
-
-    @property
-    def name(self) -> str:
-        return "vector"
 
     @property
     def sender(self) -> Sender:
@@ -133,6 +130,7 @@ class VectorChirp(Engine[Planes]):
 
     room: int
     planar: ClassVar[bool] = True
+    name = "vector chirp"
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
@@ -141,10 +139,6 @@ class VectorChirp(Engine[Planes]):
             inner = _inner(lines.only((dim,)))
             if not engine.in_orders(lines.shape, (dim,), room) and engine.in_orders(inner.shape, inner.dims, room):
                 yield cls(room), (dim,)
-
-    @property
-    def name(self) -> str:
-        return "vector chirp"
 
     def error(self, length: int, itemsize: int) -> Error:
         return Error(2 * fft_error(2 * padded_length(length), itemsize).noise)
@@ -187,28 +181,25 @@ def _inner(lines: Lines) -> Lines:
     return Lines((2, *block[:dim], size, *block[dim + 1 :]), (dim + 1,), (size,))
 
 
-@real.register
+@register
 @dataclasses.dataclass(frozen=True)
 class VectorReal(RealEngine):
     room: int
+    name = "vector"
 
     @classmethod
-    def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
+    def offers(cls, lines: Lines, site: Site) -> Iterator[RealOffer]:
         last, room = len(lines.block) - 1, room_of(site)
         for dims in ((last - 1, last), (last,)) if room and lines.dims[-1] == last else ():
             if set(lines.dims) >= set(dims):
-                kernel = half.kernel_of(lines.only(dims).shape, len(dims), -1, room, onto_real)
+                kernel = half.kernel_of(lines.only(dims).shape, len(dims), -1, room, lines.onto_real)
                 if kernel is not None:
                     yield cls(room), dims
 
-    @property
-    def name(self) -> str:
-        return "vector"
-
-    def work(self, lines: Lines, onto_real: bool, itemsize: int, chip: Chip) -> Work:
+    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         if chip.scratch is None:
-            return real.XLA_REAL.work(lines, onto_real, itemsize, chip)
-        kind = ("real" if onto_real else "half") + ("plane" if len(lines.dims) == 2 else "lane")
+            return XLA_REAL.work(lines, itemsize, chip)
+        kind = ("real" if lines.onto_real else "half") + ("plane" if len(lines.dims) == 2 else "lane")
         return Work(
             kernel_flops=round(lines.points * sum(map(flops_of, lines.lengths)) / 2),
             kernel_cycles=price.cycles(chip, kind, lines.lengths, lines.points),
