@@ -18,9 +18,9 @@ collectives: bins dimensions words / wire / messages / all_to_all ring / comb pi
 operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / engine / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
-tpu.lines: radices / memory / along / blocks real / long_lanes opened half / long_columns short
+tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short
 tpu.gridding: chunks / bodies / kernels
-tpu: price wires / engine / parts / trials / fft
+tpu: passes price wires / engine / trials / fft
 steps: problem / base / axis_moves / exchange local_fft margin ring_dense rows / in_place six_step /
     phase_fft pipeline / real_fft
 walks: walk / search / choice

@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from meshfft.machine.chip import CHIPS, Chip
-from meshfft.tpu import engine, price
+from meshfft.tpu import price
+from meshfft.tpu.fft import RESERVED
+from meshfft.tpu.passes import passes, run
 
 from ..common import noise, numbers, relative
 from ..rows import append
@@ -55,14 +57,15 @@ def _cases(n: int, points: int) -> dict[str, tuple[tuple[int, ...], tuple[int, .
 
 def measured(shape: tuple[int, ...], dims: tuple[int, ...], chip: Chip, rounds: int, interpret: bool) -> dict[str, Any]:
     assert chip.scratch is not None and chip.clock is not None
-    room, size = int(chip.scratch.value) - engine.RESERVED, math.prod(shape)
+    room, size = int(chip.scratch.value) - RESERVED, math.prod(shape)
     planes = [noise(shape, "float32", seed) for seed in (0, 1)]
     given = list(map(jnp.asarray, planes))
-    kernel = jax.jit(partial(engine.run, dims=dims, sign=-1, room=room, interpret=interpret))
+    kernel = jax.jit(lambda *planes: run(planes, shape, dims, -1, room, interpret=interpret))
     re, im = (np.asarray(plane, float) for plane in kernel(*given))
     error = relative(re + 1j * im, np.fft.fftn(planes[0].astype(float) + 1j * planes[1], axes=dims))
     calls = {"kernel": partial(kernel, *given), "xla": partial(jax.jit(partial(by_xla, dims=dims)), *given)}
     cycles = {name: one.median * chip.clock.value / size for name, one in timed(calls, rounds).items()}
-    modelled = sum(price.cycles(chip, one.kind, one.lengths, size) for one in engine.passes(shape, dims, room)) / size
+    kinds = [(kind, one.lengths) for one in passes(shape, dims, room) for kind in one.kinds]
+    modelled = sum(price.cycles(chip, kind, lengths, size) for kind, lengths in kinds) / size
     columns = {f"{name} cycles a point": value for name, value in cycles.items()}
     return {"error": error, **columns, "modelled cycles a point": modelled}

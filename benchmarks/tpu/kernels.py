@@ -20,8 +20,10 @@ import jax.numpy as jnp
 from meshfft.atomic import replacing
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
-from meshfft.tpu import engine
-from meshfft.tpu.lines import half
+from meshfft.tpu.engine import in_orders, real_fft, run_in_orders
+from meshfft.tpu.fft import RESERVED
+from meshfft.tpu.lines.short import real_kernel
+from meshfft.tpu.passes import passes, run, supports
 
 from ..common import numbers
 from ..common import table as print_table
@@ -83,7 +85,7 @@ def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
         "plane": (many, *lengths),
     }
     assert chip.scratch is not None
-    room = int(chip.scratch.value) - engine.RESERVED
+    room = int(chip.scratch.value) - RESERVED
     return {"by": by, "kind": kind, "lengths": lengths, "shape": shapes[complex_kind], "room": room}
 
 
@@ -97,31 +99,31 @@ def program(
     dims = {"lane": (last,), "sublane": (last - 1,), "first": (0,), "plane": (last - 1, last)}[kind]
     if by == "xla":
         return partial(by_xla, dims=dims), [shape] * 2
-    if not all(engine.supports(shape, dim, room) for dim in dims):
-        if not engine.in_orders(tuple(shape), dims, room):
+    if not all(supports(shape, dim, room) for dim in dims):
+        if not in_orders(tuple(shape), dims, room):
             raise ValueError(f"no kernel of {lengths}")
-        return partial(engine.run_in_orders, dims=dims, sign=-1, room=room), [shape] * 2
-    passes = [one.kind for one in engine.passes(shape, dims, room)]
-    if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"]):
-        raise ValueError(f"takes {', '.join(passes)}")
-    return partial(engine.run, dims=dims, sign=-1, room=room), [shape] * 2
+        return lambda *planes: run_in_orders(planes, dims, -1, room), [shape] * 2
+    kinds = [kind for one in passes(shape, dims, room) for kind in one.kinds]
+    if kinds not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"]):
+        raise ValueError(f"takes {', '.join(kinds)}")
+    return lambda *planes: run(planes, tuple(shape), dims, -1, room), [shape] * 2
 
 
 def _real(by: str, kind: str, shape: Sequence[int], room: int) -> tuple[Callable[..., Any], list[Sequence[int]]]:
     """Between real arrays of that shape and half spectra."""
     many, onto = 2 if REAL[kind] == "plane" else 1, kind.startswith("real")
     axes = tuple(range(-many, 0))
-    if by == "kernel" and half.kernel_of(shape, many, -1, room, onto) is None:
+    if by == "kernel" and real_kernel(shape, many, -1, room, onto) is None:
         raise ValueError(f"no kernel of {tuple(shape[-many:])}")
     if not onto:
-        to_half = partial(half.half_spectrum, many=many, sign=-1, room=room)
-        return to_half if by == "kernel" else lambda x: _planes(jnp.fft.rfftn(x, axes=axes)), [shape]
-    to_real = partial(half.from_half_spectrum, length=shape[-1], many=many, sign=1, room=room)
+        to_half = partial(real_fft, many=many, length=shape[-1], sign=-1, room=room, onto_real=False)
+        return (lambda *x: to_half(x)) if by == "kernel" else lambda x: _planes(jnp.fft.rfftn(x, axes=axes)), [shape]
+    to_real = partial(real_fft, many=many, length=shape[-1], sign=1, room=room, onto_real=True)
 
     def real_by_xla(re: jax.Array, im: jax.Array) -> jax.Array:
         return jnp.fft.irfftn(jax.lax.complex(re, im), tuple(shape[-many:]), axes=axes, norm="forward")
 
-    return (lambda *x: to_real(x)) if by == "kernel" else real_by_xla, [(*shape[:-1], shape[-1] // 2 + 1)] * 2
+    return (lambda *x: to_real(x)[0]) if by == "kernel" else real_by_xla, [(*shape[:-1], shape[-1] // 2 + 1)] * 2
 
 
 def by_xla(re: jax.Array, im: jax.Array, dims: Sequence[int]) -> Planes:

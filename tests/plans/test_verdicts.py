@@ -30,6 +30,7 @@ from reference import at_points, error, mesh, noise
 
 import meshfft as mf
 from meshfft import kept
+from meshfft.collectives.pieces import Came, Ports, Rows
 from meshfft.collectives.wire import Int16
 from meshfft.functions import calls
 from meshfft.kept import Trial, failing
@@ -40,8 +41,7 @@ from meshfft.nufft.grid.window import window
 from meshfft.plans import execute, planning, request
 from meshfft.tpu.gridding import kernels as gridding
 from meshfft.tpu.lines import short
-from meshfft.tpu.lines.blocks import Came, Ends, Rows
-from meshfft.tpu.trials import RealTrial, of_lines, of_rows
+from meshfft.tpu.trials import RealTrial, of_lines
 from meshfft.tpu.wires import wire_trials
 
 POD, SHAPE = "v5e:2x4", (16, 8, 8)  # eight devices; kernels of 8 and 16 points
@@ -343,8 +343,8 @@ def test_devices_of_a_described_pod_are_none() -> None:
 WINDOW = window(1e-3, 2.0, 2, np.dtype("complex64"))
 TRIALS: dict[str, Callable[[], Sequence[Trial]]] = {
     "first, in another order": lambda: of_lines((16, 12, 128), (1,), ROOM),
-    "to parts": lambda: of_rows((2, 8, 16), (1,), ROOM, Ends(Rows(0, 1, 1), None, (1, 2))),
-    "from pieces": lambda: of_lines((16, 8, 128), (0,), ROOM, Ends(came=Came(0, 0, 2, 1))),
+    "to parts": lambda: of_lines((2, 8, 16), (1,), ROOM, Ports(Rows(0, 1, 1), None, (1, 2))),
+    "from pieces": lambda: of_lines((16, 8, 128), (0,), ROOM, Ports(came=Came(0, 0, 2, 1))),
     "real lines": lambda: [RealTrial((3, 8), 1, ROOM)],
     "wire": lambda: wire_trials((32, 8, 128), Int16(room=ROOM)),
     "points": lambda: gridding.trials(

@@ -8,8 +8,9 @@ from jax import Array
 from marks import slow_but
 from reference import error, noise
 
-from meshfft.tpu.engine import ROOM
-from meshfft.tpu.lines import half
+from meshfft.tpu.engine import real_fft
+from meshfft.tpu.lines.short import real_kernel
+from meshfft.tpu.passes import ROOM
 
 SMALL = 15 * 2**20  # bytes of fast memory of older TPUs, which cannot reverse a register
 CASES: dict[str, tuple[tuple[int, ...], int]] = {
@@ -43,10 +44,10 @@ def test_values_there_and_onto_real_lines(name: str) -> None:
     for sign, room in ((-1, ROOM), (1, SMALL)) if max(shape) < 1024 else ((-1, ROOM),):
 
         def there(x: Array, sign: int = sign, room: int = room) -> tuple[Array, ...]:
-            return half.half_spectrum(x, many, sign, room, interpret=True)
+            return real_fft((x,), many, shape[-1], sign, room, False, interpret=True)
 
         def onto(re: Array, im: Array, sign: int = sign, room: int = room) -> Array:
-            return half.from_half_spectrum((re, im), many, shape[-1], sign, room, interpret=True)
+            return real_fft((re, im), many, shape[-1], sign, room, True, interpret=True)[0]
 
         re, im = (np.asarray(part, float) for part in jax.jit(there)(x))
         assert error(re + 1j * im, _exact(x.astype(float), many, sign)[..., :bins]) <= 2e-7
@@ -60,7 +61,7 @@ def test_lines_do_not_reach_each_other() -> None:
     x = noise((256, 64), "float32", seed=3)
     x[3] = np.nan
     x[5] *= 1e20
-    re, im = (np.asarray(part) for part in half.half_spectrum(jnp.asarray(x), 1, -1, ROOM, interpret=True))
+    re, im = (np.asarray(part) for part in real_fft((jnp.asarray(x),), 1, 64, -1, ROOM, False, interpret=True))
     exact = np.fft.rfft(x.astype(float))
     assert np.isnan(re[3]).all()
     for row in (0, 4, 5, 131, 133, 255):
@@ -71,17 +72,17 @@ def test_lines_do_not_reach_each_other() -> None:
 def test_each_is_the_others_transpose(interpret: bool) -> None:
     """Catches a gradient by another transform, or of the other sign."""
     x, w = noise((3, 48), "float32", seed=4), noise((3, 25), "complex64", seed=5)
-    (re, im), back = jax.vjp(lambda x: half.half_spectrum(x, 1, -1, ROOM, interpret), x)
+    (re, im), back = jax.vjp(lambda x: real_fft((x,), 1, 48, -1, ROOM, False, interpret), x)
     (ct,) = back((w.real, w.imag))
     there = np.vdot(re, w.real) + np.vdot(im, w.imag)
     assert abs(there - np.vdot(x, ct)) <= 1e-5 * np.linalg.norm(x) * np.linalg.norm(ct)
-    y, back = jax.vjp(lambda re, im: half.from_half_spectrum((re, im), 1, 48, 1, ROOM, interpret), w.real, w.imag)
-    ct_re, ct_im = back(x)
+    (y,), back = jax.vjp(lambda re, im: real_fft((re, im), 1, 48, 1, ROOM, True, interpret), w.real, w.imag)
+    ct_re, ct_im = back((x,))
     assert abs(np.vdot(y, x) - np.vdot(w.real, ct_re) - np.vdot(w.imag, ct_im)) <= 1e-5 * np.linalg.norm(x) ** 2
 
 
 def test_which_lines_have_kernels() -> None:
     """Catches a kernel offered for lines that no radix divides, or that fast memory does not hold."""
-    assert half.kernel_of((4, 100), 1, -1, ROOM) is None and half.kernel_of((4, 88), 1, -1, ROOM) is None
-    assert half.kernel_of((4, 12, 64), 2, -1, ROOM) is None and half.kernel_of((4, 12, 64), 1, -1, ROOM) is not None
-    assert half.kernel_of((4, 2048, 2048), 2, -1, SMALL) is None
+    assert real_kernel((4, 100), 1, -1, ROOM) is None and real_kernel((4, 88), 1, -1, ROOM) is None
+    assert real_kernel((4, 12, 64), 2, -1, ROOM) is None and real_kernel((4, 12, 64), 1, -1, ROOM) is not None
+    assert real_kernel((4, 2048, 2048), 2, -1, SMALL) is None

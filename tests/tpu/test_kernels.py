@@ -12,6 +12,7 @@ from reference import error, noise
 from meshfft.tpu import engine
 from meshfft.tpu.fft import VectorChirp
 from meshfft.tpu.lines.radices import Pair, dft, radices
+from meshfft.tpu.passes import ROOM, passes, run, supports
 
 SMALL = 31 * 2**19  # bytes of fast memory that older TPUs give to kernels
 FEW = 14 * 2**20  # too little for 128 rows or columns of 2048
@@ -53,13 +54,17 @@ QUICK = (
 )
 
 
+def kinds_of(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> list[str]:
+    return [kind for one in passes(shape, dims, room) for kind in one.kinds]
+
+
 def transformed(x: np.ndarray, dims: tuple[int, ...], sign: int, room: int) -> np.ndarray:
     """The transform by kernels alone."""
 
-    def run(re: Array, im: Array) -> tuple[Array, ...]:
-        return engine.run(re, im, dims, sign, room, interpret=True)
+    def by_kernels(*planes: Array) -> tuple[Array, ...]:
+        return run(planes, x.shape, dims, sign, room, interpret=True)
 
-    re, im = jax.jit(run)(x.real, x.imag)
+    re, im = jax.jit(by_kernels)(x.real, x.imag)
     return np.asarray(re, float) + 1j * np.asarray(im, float)
 
 
@@ -69,8 +74,8 @@ def test_values_of_every_kernel(name: str) -> None:
     digits that is not undone; for both signs.
     """
     shape, dims, kinds = CASES[name]
-    x, room = noise(shape, seed=len(shape)), TINY if "second" in kinds else FEW if "long" in name else engine.ROOM
-    assert [one.kind for one in engine.passes(shape, dims, room)] == kinds
+    x, room = noise(shape, seed=len(shape)), TINY if "second" in kinds else FEW if "long" in name else ROOM
+    assert kinds_of(shape, dims, room) == kinds
     for sign in (-1, 1) if name in QUICK else (-1,):
         exact = np.fft.fftn(x, axes=dims) if sign < 0 else np.fft.ifftn(x, axes=dims, norm="forward")
         assert error(transformed(x, dims, sign, room), exact) <= 2e-7
@@ -98,12 +103,12 @@ MOVED: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
 def test_dimensions_that_are_brought_to_where_they_have_kernels(name: str) -> None:
     """Catches a dimension that returns to another's place, or is left out, and copies that are not counted."""
     shape, dims, copies = MOVED[name]
-    assert not all(engine.supports(shape, d) for d in dims)
-    assert engine.copies(shape, dims, engine.ROOM) == copies
+    assert not all(supports(shape, d) for d in dims)
+    assert len(engine.in_orders(shape, dims, ROOM)) == copies
     x = noise(shape, seed=7)
     for sign in (-1, 1):
         exact = np.fft.fftn(x, axes=dims) if sign < 0 else np.fft.ifftn(x, axes=dims, norm="forward")
-        re, im = jax.jit(functools.partial(_fft, dims=dims, sign=sign, room=engine.ROOM))(x.real, x.imag)
+        re, im = jax.jit(functools.partial(_fft, dims=dims, sign=sign, room=ROOM))(x.real, x.imag)
         assert error(np.asarray(re, float) + 1j * np.asarray(im, float), exact) <= 2e-7
 
 
@@ -150,17 +155,17 @@ def test_radices_and_what_fits() -> None:
     for n in range(1, 3000):
         assert not radices(n) or np.prod(radices(n)) == n
     assert radices(1024) == (16, 8, 8) and radices(11) == () and radices(77) == ()
-    assert [one.kind for one in engine.passes((8, 1024, 1024), (1, 2), SMALL)] == ["lane", "sublane"]
-    assert [one.kind for one in engine.passes((8, 256, 256), (1, 2), SMALL)] == ["plane"]
-    assert [one.kind for one in engine.passes((8, 1, 256), (0, 1), SMALL)] == ["first"]
-    assert [one.kind for one in engine.passes((8192, 8, 128), (0,), SMALL)] == ["twisted", "second"]
-    assert [one.kind for one in engine.passes((8, 8192, 8192), (1, 2), SMALL)] == ["lane", "subtwisted", "subsecond"]
-    assert not engine.supports((8, 2800), 1, SMALL) and engine.supports((8, 2800), 1)  # no multiple of 1024
+    assert kinds_of((8, 1024, 1024), (1, 2), SMALL) == ["lane", "sublane"]
+    assert kinds_of((8, 256, 256), (1, 2), SMALL) == ["plane"]
+    assert kinds_of((8, 1, 256), (0, 1), SMALL) == ["first"]
+    assert kinds_of((8192, 8, 128), (0,), SMALL) == ["twisted", "second"]
+    assert kinds_of((8, 8192, 8192), (1, 2), SMALL) == ["lane", "subtwisted", "subsecond"]
+    assert not supports((8, 2800), 1, SMALL) and supports((8, 2800), 1)  # no multiple of 1024
     for shape, dim in (((8, 4, 500), 2), ((500, 500), 0), ((22, 8, 8), 0), ((8, 8191), 1), ((8, 2**20), 1)):
-        assert not engine.supports(shape, dim), (shape, dim)
+        assert not supports(shape, dim), (shape, dim)
     with pytest.raises(AssertionError, match="136 along dimension 1 have no kernel"):
-        engine.passes((1, 136, 256), (1, 2))  # 17 registers
-    assert engine.supports((500, 8, 8), 0) and engine.supports((8, 1, 8), 1)
+        passes((1, 136, 256), (1, 2))  # 17 registers
+    assert supports((500, 8, 8), 0) and supports((8, 1, 8), 1)
 
 
 @pytest.mark.parametrize(("shape", "dim"), [((2, 97, 8, 128), 1), ((11, 3, 130), 0), ((3, 16, 251), 2), ((1, 13), 1)])
@@ -168,6 +173,6 @@ def test_radices_and_what_fits() -> None:
 def test_a_prime_length_by_kernels_of_another(shape: tuple[int, ...], dim: int, sign: int) -> None:
     """Catches a chirp of the wrong sign or length, halves exchanged, and the scale of the way back left out."""
     x = noise(shape, seed=dim)
-    found = jax.jit(lambda re, im: VectorChirp(engine.ROOM).apply((re, im), (dim,), sign))(x.real, x.imag)
+    found = jax.jit(lambda re, im: VectorChirp(ROOM).apply((re, im), (dim,), sign))(x.real, x.imag)
     exact = np.fft.fft(x, axis=dim) if sign < 0 else np.fft.ifft(x, axis=dim, norm="forward")
     assert error(np.asarray(found[0], float) + 1j * np.asarray(found[1], float), exact) <= 4e-7

@@ -10,9 +10,9 @@ from jax import Array
 from marks import slow_but
 from reference import error, noise
 
-from meshfft.collectives.pieces import Came, Pieces, Rows
+from meshfft.collectives.pieces import Came, Pieces, Ports, Rows
+from meshfft.tpu.engine import fft_between
 from meshfft.tpu.fft import VectorFFT
-from meshfft.tpu.parts import fft_of_pieces, fft_to_parts
 
 ROOM = 100 * 2**20
 # shape, transformed dimensions, rows and the dimension that is sent in parts, how many; source and dimension of pieces,
@@ -73,23 +73,22 @@ def test_values_of_parts_and_pieces(name: str) -> None:
     expected = np.fft.fftn(x, axes=dims) if sign < 0 else np.fft.ifftn(x, axes=dims, norm="forward")
     given = _in_pieces(x, *came) if came else (jnp.asarray(x.real), jnp.asarray(x.imag))
     leaves = given.arrays if isinstance(given, Pieces) else given
+    sent = None if target is None else (target, parts)
 
     def run(*leaves: Array) -> Any:
         block: Any = Pieces(leaves, *came[:2]) if came else leaves
-        if target is None:
-            return fft_of_pieces(block, dims, sign, room, interpret=True)
-        return fft_to_parts(block, dims, sign, room, rows, target, parts, interpret=True)
+        return fft_between(block, dims, sign, room, rows, sent, interpret=True)
 
     if isinstance(given, Pieces):
         assert error(np.asarray(given.joined()[0]), x.real) == 0
-        assert target is not None or VectorFFT(room).reads(shape, dims, Came(*came))
+        assert target is not None or VectorFFT(room).direct(shape, dims, Ports(came=Came(*came)))
     else:
-        assert VectorFFT(room).writes(shape, dims, rows, target, parts)
+        assert VectorFFT(room).direct(shape, dims, Ports(rows, sent=sent))
     result = jax.jit(run)(*leaves)
     if target is None:
         found = np.asarray(result[0]) + 1j * np.asarray(result[1])
     else:
         expected = expected.take(range(rows.start, rows.start + rows.size), rows.dim)
-        whole = np.moveaxis(np.asarray(result[:, 0]) + 1j * np.asarray(result[:, 1]), 0, target)
+        whole = np.moveaxis(np.asarray(result[0][:, 0]) + 1j * np.asarray(result[0][:, 1]), 0, target)
         found = whole.reshape(expected.shape)
     assert error(found, expected) <= 2e-7

@@ -32,6 +32,17 @@ class Came(NamedTuple):
     pieces: int
 
 
+class Ports(NamedTuple):
+    """What kernels read and write: some rows of planes, or pieces; planes, or (dimension, parts) of one array."""
+
+    rows: Rows | None = None
+    came: Came | None = None
+    sent: tuple[int, int] | None = None
+
+
+PLANES = Ports()
+
+
 @dataclasses.dataclass(frozen=True)
 class Pieces:
     """A block of planes in pieces, each (parts, planes, *sizes). Positions of `source` are (part, row), those of `dim`,
@@ -56,6 +67,10 @@ class Pieces:
     @property
     def parts(self) -> int:
         return self.arrays[0].shape[0]
+
+    @property
+    def came(self) -> Came:
+        return Came(self.source, self.dim, self.parts, len(self.arrays))
 
     def joined(self) -> Planes:
         """Copies the pieces into planes, part by part if parts are few."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from jax import Array
 
 from ..collectives.all_to_all import Grid
-from ..collectives.pieces import Came, Pieces, Rows
+from ..collectives.pieces import PLANES, Pieces, Ports, Rows
 from ..collectives.wire import Coded, Wire
 from ..kept import Trial
 from ..machine.chip import Chip
@@ -112,8 +112,8 @@ class Engine(abc.ABC, Generic[F]):
         """Transforms a block, an array or planes, whose dimensions have the transforms' lengths. `grid` has the chunks
         for a chunked engine; `first`: the block is one array, not joined from such chunks."""
 
-    def trials(self, lines: Lines, came: Came | None) -> tuple[Trial, ...]:
-        """Its kernels to try before use; `came` describes the pieces they read."""
+    def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
+        """Its kernels to try before use; `ports` describes what they read and write."""
         return ()
 
 
@@ -162,32 +162,23 @@ class Sender(Engine[Planes]):
     room: int  # bytes of fast memory for its kernels
 
     @abc.abstractmethod
-    def writes(self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, target: int, parts: int) -> bool:
-        """Whether it reads some rows of a block and writes the parts itself; else it copies them."""
-
-    @abc.abstractmethod
-    def reads(self, block: tuple[int, ...], dims: tuple[int, ...], came: Came) -> bool:
-        """Whether it reads a block in pieces; else it joins them first."""
+    def direct(self, block: tuple[int, ...], dims: tuple[int, ...], ports: Ports) -> bool:
+        """Whether its kernels read and write a block like this; else it copies what they do not."""
 
     @abc.abstractmethod
     def keeps_order(self, block: tuple[int, ...]) -> bool:
         """Whether such a block is stored in the order of its dimensions, like parts."""
 
     @abc.abstractmethod
-    def to_parts(
-        self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, rows: Rows, target: int, parts: int
-    ) -> Array:
-        """Transforms some rows and splits dimension `target`: (parts, planes, *sizes)."""
-
-    @abc.abstractmethod
-    def of_pieces(self, given: Pieces, dims: tuple[int, ...], sign: int) -> Planes:
-        """Transforms a block in pieces."""
-
-    @abc.abstractmethod
-    def trials_of_rows(
-        self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, came: Came | None, target: int, parts: int
-    ) -> tuple[Trial, ...]:
-        """Trials of `to_parts`."""
+    def between(
+        self,
+        given: Planes | Pieces,
+        dims: tuple[int, ...],
+        sign: int,
+        rows: Rows | None = None,
+        sent: tuple[int, int] | None = None,
+    ) -> Planes:
+        """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes) to send."""
 
     @abc.abstractmethod
     def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..collectives.all_to_all import Grid, count, divided, fits
 from ..collectives.dimensions import resize, resize_each
-from ..collectives.pieces import Came, Pieces
+from ..collectives.pieces import Came, Pieces, Ports
 from ..kept import Trial
 from ..kernels.engine import Engine, Lines, Sender, fft_error
 from ..kernels.engines import least, offered
@@ -111,10 +111,11 @@ class LocalFFT(Chunked, Kernels):
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block:
         if self.sender is None or self._lines(layout).shape != pieces.shape or self.sizes != self.lengths:
             return self.apply(pieces.joined(), layout)
-        return self.sender.of_pieces(pieces, self.dims, self.sign)
+        return self.sender.between(pieces, self.dims, self.sign)
 
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
-        return self.engine.trials(self._lines(layout), came if self.sizes == self.lengths else None), None
+        ports = Ports(came=came if self.sizes == self.lengths else None)
+        return self.engine.trials(self._lines(layout), ports), None
 
     def _lines(self, layout: Layout) -> Lines:
         return Lines(layout.block, self.dims, self.lengths)

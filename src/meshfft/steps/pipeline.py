@@ -9,10 +9,10 @@ import jax
 from jax import lax
 
 from ..collectives.dimensions import resize, unfolded
-from ..collectives.pieces import Came, Pieces, Rows, assembled, exchange_parts, taken
+from ..collectives.pieces import Came, Pieces, Ports, Rows, assembled, exchange_parts, taken
 from ..collectives.wire import Coded, Wire, is_tiled
 from ..kept import Trial
-from ..kernels.engine import Sender
+from ..kernels.engine import Lines, Sender
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
@@ -160,13 +160,13 @@ class Pipeline(Sends, Kernels):
         """Whether the next step's kernels read pieces in place, one at a time if no line spans several."""
         source = self.move.source
         chunks = self.chunks if self.dim == source else 1
-        came = Came(source, source, self.move.parts, chunks)
-        return bool(self.hands) and self._sender.reads(self.after(layout).block, self.hands, came)
+        ports = Ports(came=Came(source, source, self.move.parts, chunks))
+        return bool(self.hands) and self._sender.direct(self.after(layout).block, self.hands, ports)
 
     def _writes(self, layout: Layout) -> bool:
-        local, rows = self._local, self._rows(layout)
-        chunk = Rows(self.dim, 0, -(-rows // self.chunks))
-        return self._sender.writes(layout.block, local.dims, chunk, self.move.target, self.move.parts)
+        rows = Rows(self.dim, 0, -(-self._rows(layout) // self.chunks))
+        ports = Ports(rows, sent=(self.move.target, self.move.parts))
+        return self._sender.direct(layout.block, self._local.dims, ports)
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
@@ -187,8 +187,8 @@ class Pipeline(Sends, Kernels):
         local, move, rows = self._local, self.move, self._rows(layout)
         size, arrays = -(-rows // self.chunks), []
         for start in range(0, rows, size):
-            chunk = Rows(self.dim, start, size)
-            sent = self._sender.to_parts(given, local.dims, local.sign, chunk, move.target, move.parts)
+            chunk, parts = Rows(self.dim, start, size), (move.target, move.parts)
+            (sent,) = self._sender.between(given, local.dims, local.sign, chunk, parts)
             arrays.append(exchange_parts(sent, move.axes, self._wire))
         return Pieces(tuple(arrays), move.source, self.dim)
 
@@ -221,9 +221,9 @@ class Pipeline(Sends, Kernels):
         if not self._by_kernels(layout):
             chunks = ((one, at.resize(self.dim, at.shape[self.dim] // self.chunks)) for one, at in self._pairs(layout))
             return tuple(trial for one, at in chunks if one.kernels for trial in one.kernels.trials(at, None)[0]), None
-        rows = Rows(self.dim, size, size)
+        lines = Lines(layout.block, local.dims, local.lengths)
         own = (
-            *self._sender.trials_of_rows(layout.block, local.dims, rows, came, move.target, move.parts),
+            *self._sender.trials(lines, Ports(Rows(self.dim, size, size), came, (move.target, move.parts))),
             *self._sender.wire_trials(self._shares(layout)[0], self._wire),
         )
         return own, Came(move.source, self.dim, move.parts, self._rows(layout) // size) if self.hands else None

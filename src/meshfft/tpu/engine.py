@@ -1,45 +1,25 @@
-"""Selection and execution of FFT kernels; host integers except in `fft` and `run`.
+"""FFTs by kernels, as linear functions of JAX: on a TPU, or where Pallas interprets them; elsewhere by XLA.
 
-The choice needs the fewest passes over memory: the last two dimensions at once if fast memory holds a plane, then the
-rest. A dimension without a kernel in its place is transposed to one that has a kernel (`in_orders`).
+A dimension without a kernel in its place is transposed to one that has a kernel (`in_orders`). Beside all-to-alls,
+kernels read pieces and write parts, or some rows of a larger array, without copies if they can (collectives/pieces.py).
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax import lax
 
-from ..numerics.split_complex import Planes
-from .lines import long_columns, short
-from .lines.blocks import Kernel, on_tpu, rounded
-from .lines.radices import LANES, SUBLANES, radices
-
-Tangent = Array | ad.Zero
-ROOM = 100 * 2**20  # default bytes of fast memory
-RESERVED = 2**19  # bytes of it left to the compiler
-LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond")  # the first of two kernels also runs the second
-
-
-class KernelPass(NamedTuple):
-    """One pass over memory: its kind as in lines/short.py, or one of the two of lines/long_columns.py."""
-
-    kind: str
-    lengths: tuple[int, ...]
-    dims: tuple[int, ...]
-
-    def kernel(
-        self, shape: tuple[int, ...], sign: int, room: int, alone: bool = False, flat: bool = True
-    ) -> Kernel | None:
-        if self.kind == "plane":
-            return short.plane_kernel(shape, sign, room, alone)
-        if self.kind == "lane":
-            return short.lane_kernel(shape, sign, room, flat)
-        return short.column_kernel(shape, self.dims[0], sign, room)
+from ..collectives.pieces import Pieces, Ports, Rows, in_parts
+from ..kernels.real import XLA_REAL
+from ..numerics.split_complex import Planes, join, split
+from .lines.blocks import linear_on_tpu, rounded
+from .lines.radices import LANES, SUBLANES
+from .lines.short import real_kernel
+from .passes import ROOM, chunk_of, is_direct, one_piece, run, supports
 
 
 class Taken(NamedTuple):
@@ -48,39 +28,9 @@ class Taken(NamedTuple):
     order: tuple[int, ...]
     dims: tuple[int, ...]
 
-
-def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
-    """Whether lines have kernels in fast memory: no prime above 7, multiples of 8 in the last two dimensions."""
-    return shape[dim] == 1 or bool(_of_lines(tuple(shape), dim, room))
-
-
-def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[KernelPass, ...]:
-    left, last = sorted(d for d in dims if shape[d] > 1), len(shape) - 1
-    done = []
-    if left[-2:] == [last - 1, last] and short.plane_kernel(shape, -1, room) is not None:
-        done.append(KernelPass("plane", (shape[-2], shape[-1]), (last - 1, last)))
-        left = left[:-2]
-    for dim in reversed(left):
-        own = _of_lines(tuple(shape), dim, room)
-        assert own, f"lines of {shape[dim]} along dimension {dim} have no kernel"
-        done += own
-    return tuple(done)
-
-
-@functools.lru_cache(maxsize=1024)
-def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[KernelPass, ...]:
-    length, behind = shape[dim], len(shape) - 1 - dim
-    tiled = behind < 2
-    kinds: tuple[str, ...] = ()
-    if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
-        return ()
-    if not behind:
-        kinds = ("lane",) if short.lane_kernel(shape, -1, room) is not None else ()
-    elif short.column_kernel(shape, dim, -1, room) is not None:
-        kinds = ("sublane",) if tiled else ("first",)
-    elif long_columns.kernels_of(shape, dim, -1, room) is not None:
-        kinds = long_columns.kinds(tiled)
-    return tuple(KernelPass(kind, (length,), (dim,)) for kind in kinds)
+    def moved(self, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and dimensions in that order."""
+        return tuple(shape[d] for d in self.order), tuple(map(self.order.index, self.dims))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -98,11 +48,6 @@ def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -
             return ()
         done.append(best)
     return tuple(done)
-
-
-def copies(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> int:
-    orders = in_orders(shape, dims, room)
-    return len(orders) if len(orders) > 1 else 0
 
 
 def waste(shape: Sequence[int], order: Sequence[int]) -> float:
@@ -133,8 +78,7 @@ def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The order of dimensions that a TPU chooses for an array (libtpu 0.0.52).
 
     A register holds 8 positions of one dimension and 128 of another: the two with the least padding, by default the
-    last
-    two. (2048, 64, 64) is stored as (64, 64, 2048).
+    last two. (2048, 64, 64) is stored as (64, 64, 2048).
     """
 
     def padded(ends: Sequence[int]) -> float:
@@ -145,71 +89,97 @@ def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
     return _ending(len(shape), min(_ends(len(shape)), key=padded, default=()))
 
 
-def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
-    """Transforms dimensions of float32 planes by kernels on a TPU or with `interpret`, elsewhere by XLA.
-
-    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs one pass over memory for each of `passes`. Linear: the
-    transpose, for which a kernel has no rule, is the transform with the other sign.
-    """
-    re, im = fft_p.bind(*planes, axes=tuple(dims), sign=sign, room=room, interpret=interpret)
-    return re, im
-
-
-def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
-    planes: Planes = (re, im)
-    for one in passes(re.shape, dims, room):
-        planes = run_one(one, planes, sign, room, interpret)
+def run_in_orders(planes: Planes, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
+    shape = planes[0].shape
+    for one in in_orders(shape, tuple(dims), room):
+        back = sorted(range(len(shape)), key=one.order.__getitem__)
+        moved = run([x.transpose(one.order) for x in planes], *one.moved(shape), sign, room, interpret=interpret)
+        planes = tuple(x.transpose(back) for x in moved)
     return planes
 
 
-def run_in_orders(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
-    for order, own in in_orders(re.shape, tuple(dims), room):
-        back = sorted(range(re.ndim), key=order.__getitem__)
-        places = [order.index(d) for d in own]
-        re, im = run(re.transpose(order), im.transpose(order), places, sign, room, interpret)
-        re, im = re.transpose(back), im.transpose(back)
-    return re, im
+def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
+    """Transforms dimensions of float32 planes.
+
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs one pass over memory for each of `passes`. The transpose
+    is the transform with the other sign.
+    """
+
+    def by_kernels(planes: Planes) -> Planes:
+        return run_in_orders(planes, dims, sign, room, interpret)
+
+    def by_xla(planes: Planes) -> Planes:
+        block, axes = join(planes), tuple(dims)
+        return split(jnp.fft.fftn(block, axes=axes) if sign < 0 else jnp.fft.ifftn(block, axes=axes, norm="forward"))
+
+    def transpose(cts: Planes) -> Planes:
+        return fft(cts, dims, -sign, room, interpret=interpret)
+
+    kernels = by_kernels if in_orders(planes[0].shape, tuple(dims), room) else by_xla  # a chunk may have none
+    return linear_on_tpu(kernels, by_xla, transpose, planes, interpret)
 
 
-def run_one(one: KernelPass, planes: Planes, sign: int, room: int, interpret: bool) -> Planes:
-    shape = planes[0].shape
-    if one.kind in SECOND:
-        return planes
-    if one.kind in LONG:
-        return tuple(long_columns.fft_long_columns(planes, shape, one.dims[0], sign, room, interpret))
-    kernel = one.kernel(shape, sign, room)
-    assert kernel is not None, f"lines of {one.lengths} do not fit in {room} bytes"
-    return tuple(x.reshape(shape) for x in kernel.run([x.reshape(kernel.source.shape) for x in planes], interpret))
+def fft_between(
+    given: Planes | Pieces,
+    dims: Sequence[int],
+    sign: int,
+    room: int,
+    rows: Rows | None = None,
+    sent: tuple[int, int] | None = None,
+    interpret: bool = False,
+) -> Planes:
+    """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes) with the dimension
+    sent[0] in sent[1] parts."""
+    pieces = given if isinstance(given, Pieces) else None
+    arrays, block = (given.arrays, given.shape) if isinstance(given, Pieces) else (given, given[0].shape)
+    ports = Ports(rows, pieces.came if pieces else None, sent)
+    if pieces and rows and (whole := one_piece(block, ports)) != ports:
+        arrays, ports, rows = pieces.arrays[rows.start // rows.size :][:1], whole, whole.rows
+        pieces = Pieces(arrays, pieces.source, pieces.source)
+
+    def plain(arrays: Planes) -> Planes:
+        planes = dataclasses.replace(pieces, arrays=arrays).joined() if pieces else arrays
+        if rows:
+            planes = tuple(lax.slice_in_dim(x, rows.start, rows.start + rows.size, axis=rows.dim) for x in planes)
+        done = fft(planes, dims, sign, room, interpret=interpret)
+        return (in_parts(done, *sent),) if sent else done
+
+    shape = chunk_of(block, rows)
+    if not is_direct(shape, dims, room, ports):
+        return plain(arrays)
+    likes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=jax.typeof(x).manual_axis_type) for x in arrays]
+
+    def kernels(arrays: Planes) -> Planes:
+        return run(arrays, shape, dims, sign, room, ports, interpret)
+
+    def transpose(cts: Planes) -> Planes:
+        (pulled,) = jax.linear_transpose(plain, tuple(likes))(cts)
+        made: Planes = pulled
+        return made
+
+    return linear_on_tpu(kernels, plain, transpose, tuple(arrays), interpret)
 
 
-def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
-    block, axes = lax.complex(re, im), tuple(dims)
-    block = jnp.fft.fftn(block, axes=axes) if sign < 0 else jnp.fft.ifftn(block, axes=axes, norm="forward")
-    return block.real, block.imag
+def real_fft(
+    planes: Planes, many: int, length: int, sign: int, room: int, onto_real: bool, interpret: bool = False
+) -> Planes:
+    """Transforms the last one or two dimensions between real lines, one plane, and half spectra, two (RealEngine).
 
+    The transpose is the opposite with the other sign.
+    """
+    shape, last = (*planes[0].shape[:-1], length), length if onto_real else length // 2 + 1
+    dims = tuple(range(len(shape) - many, len(shape)))
 
-def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:
-    by_xla = functools.partial(_by_xla, dims=axes, sign=sign)
-    by_kernels = functools.partial(run_in_orders, dims=axes, sign=sign, room=room, interpret=interpret)
-    by_kernels = by_kernels if in_orders(re.shape, axes, room) else by_xla  # a chunk may have none
-    return on_tpu(by_kernels, by_xla, re, im, interpret=interpret)
+    def by_kernel(planes: Planes) -> Planes:
+        kernel = real_kernel(shape, many, sign, room, onto_real)
+        assert kernel is not None, f"real lines of {shape[-many:]} have no kernel in {room} bytes"
+        flat = [x.reshape(*kernel.source.shape[:-1], x.shape[-1]) for x in planes]
+        return tuple(x.reshape(*shape[:-1], last) for x in kernel.run(flat, interpret))
 
+    def by_xla(planes: Planes) -> Planes:
+        return split(XLA_REAL.real(planes, dims, length, sign) if onto_real else XLA_REAL.half(planes, dims, sign))
 
-def _transpose(cts: Sequence[Tangent], *planes: object, sign: int, **how: Any) -> list[Array]:
-    made: list[Array] = fft_p.bind(*map(ad.instantiate_zeros, cts), sign=-sign, **how)
-    return made
+    def transpose(cts: Planes) -> Planes:
+        return real_fft(cts, many, length, -sign, room, not onto_real, interpret=interpret)
 
-
-def _batch(planes: Sequence[Array], at: Sequence[int | None], *, axes: tuple[int, ...], **how: Any) -> Any:
-    (size,) = {x.shape[d] for x, d in zip(planes, at, strict=True) if d is not None}
-    first = [batching.bdim_at_front(x, d, size) for x, d in zip(planes, at, strict=True)]
-    return fft_p.bind(*first, axes=tuple(d + 1 for d in axes), **how), [0, 0]
-
-
-fft_p = Primitive("meshfft_vector_fft")  # because a kernel has no transpose rule
-fft_p.multiple_results = True
-fft_p.def_impl(jax.jit(_by_platform, static_argnames=("axes", "sign", "room", "interpret")))
-fft_p.def_abstract_eval(lambda re, im, **_: [re, im])
-ad.deflinear2(fft_p, _transpose)
-batching.primitive_batchers[fft_p] = _batch
-mlir.register_lowering(fft_p, mlir.lower_fun(_by_platform, multiple_results=True))
+    return linear_on_tpu(by_kernel, by_xla, transpose, planes, interpret)

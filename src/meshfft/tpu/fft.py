@@ -11,11 +11,10 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from ..collectives.all_to_all import Grid
 from ..collectives.dimensions import resize
-from ..collectives.pieces import Came, Pieces, Rows
+from ..collectives.pieces import PLANES, Pieces, Ports, Rows
 from ..collectives.wire import SUBLANES, Coded, Wire
 from ..kept import Trial
 from ..kernels.bluestein import fft_tables, padded_length
@@ -29,10 +28,10 @@ from ..machine.work import Work
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, Planes, like, split, times
 from . import engine, price, trials, wires
-from . import parts as pieces
-from .lines import half
-from .lines.blocks import PLANES, Ends
+from .lines.short import real_kernel
+from .passes import chunk_of, is_direct, passes, supports
 
+RESERVED = 2**19  # bytes of fast memory left to the compiler
 COPIES = 3  # reads and writes of a block copied to another order: half as many again as in order
 
 
@@ -41,7 +40,7 @@ def room_of(site: Site) -> int:
     scratch = site.machine.chip.scratch
     if scratch is None or site.xla or site.itemsize != 8 or site.machine.has_failed("fft", "wire"):
         return 0
-    return int(scratch.value) - engine.RESERVED
+    return int(scratch.value) - RESERVED
 
 
 @register
@@ -56,7 +55,7 @@ class VectorFFT(Sender):
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
         if room := room_of(site):
-            kept = tuple(d for d in lines.dims if engine.supports(lines.shape, d, room))
+            kept = tuple(d for d in lines.dims if supports(lines.shape, d, room))
             moved = tuple(d for d in lines.dims if engine.in_orders(lines.shape, (d,), room))
             for dims in dict.fromkeys(filter(None, (kept, moved))):
                 yield cls(room), dims
@@ -75,11 +74,13 @@ class VectorFFT(Sender):
         if chip.scratch is None:
             return plain
         points, cycles, filled = lines.points, 0, 1.0
-        for at, (order, dims) in enumerate(engine.in_orders(lines.shape, lines.dims, self.room)):
-            filled = max(filled, engine.waste(lines.shape, order) if at else 1)
-            for one in engine.passes([lines.shape[d] for d in order], [order.index(d) for d in dims], self.room):
-                cycles += price.cycles(chip, one.kind, one.lengths, round(points * filled))
-        copied = engine.copies(lines.shape, lines.dims, self.room) * COPIES * round(points * filled)
+        orders = engine.in_orders(lines.shape, lines.dims, self.room)
+        for at, one in enumerate(orders):
+            filled = max(filled, engine.waste(lines.shape, one.order) if at else 1)
+            for kernels in passes(*one.moved(lines.shape), self.room):
+                for kind in kernels.kinds:
+                    cycles += price.cycles(chip, kind, kernels.lengths, round(points * filled))
+        copied = (len(orders) if len(orders) > 1 else 0) * COPIES * round(points * filled)
         return Work(
             kernel_flops=round(points * sum(map(flops_of, lines.lengths))),
             kernel_cycles=cycles,
@@ -90,30 +91,24 @@ class VectorFFT(Sender):
     def apply(self, block: Planes, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Planes:
         return engine.fft(block, dims, sign, self.room)
 
-    def trials(self, lines: Lines, came: Came | None) -> tuple[Trial, ...]:
-        return trials.of_lines(lines.shape, lines.dims, self.room, PLANES if came is None else Ends(came=came))
+    def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
+        return trials.of_lines(lines.shape, lines.dims, self.room, ports)
 
-    def writes(self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, target: int, parts: int) -> bool:
-        return pieces.is_direct(pieces.chunk_of(block, rows), dims, self.room, Ends(rows, None, (target, parts)))
-
-    def reads(self, block: tuple[int, ...], dims: tuple[int, ...], came: Came) -> bool:
-        return pieces.is_direct(block, dims, self.room, Ends(came=came))
+    def direct(self, block: tuple[int, ...], dims: tuple[int, ...], ports: Ports) -> bool:
+        return is_direct(chunk_of(block, ports.rows), dims, self.room, ports)
 
     def keeps_order(self, block: tuple[int, ...]) -> bool:
         return engine.kept_order(block) == tuple(range(len(block)))
 
-    def to_parts(
-        self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, rows: Rows, target: int, parts: int
-    ) -> Array:
-        return pieces.fft_to_parts(given, dims, sign, self.room, rows, target, parts)
-
-    def of_pieces(self, given: Pieces, dims: tuple[int, ...], sign: int) -> Planes:
-        return pieces.fft_of_pieces(given, dims, sign, self.room)
-
-    def trials_of_rows(
-        self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, came: Came | None, target: int, parts: int
-    ) -> tuple[Trial, ...]:
-        return trials.of_rows(block, dims, self.room, Ends(rows, came, (target, parts)))
+    def between(
+        self,
+        given: Planes | Pieces,
+        dims: tuple[int, ...],
+        sign: int,
+        rows: Rows | None = None,
+        sent: tuple[int, int] | None = None,
+    ) -> Planes:
+        return engine.fft_between(given, dims, sign, self.room, rows, sent)
 
     def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:
         return wires.wire_trials(share, wire)
@@ -171,8 +166,8 @@ class VectorChirp(Engine[Planes]):
         halves = tuple(resize(plane, dim + 1, length) for plane in engine.fft(halves, (dim + 1,), 1, self.room))
         return tuple(plane.sum(0) / size for plane in times(halves, out))
 
-    def trials(self, lines: Lines, came: Came | None) -> tuple[Trial, ...]:
-        return VectorFFT(self.room).trials(_inner(lines), None)
+    def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
+        return VectorFFT(self.room).trials(_inner(lines))
 
 
 def _inner(lines: Lines) -> Lines:
@@ -192,7 +187,7 @@ class VectorReal(RealEngine):
         last, room = len(lines.block) - 1, room_of(site)
         for dims in ((last - 1, last), (last,)) if room and lines.dims[-1] == last else ():
             if set(lines.dims) >= set(dims):
-                kernel = half.kernel_of(lines.only(dims).shape, len(dims), -1, room, lines.onto_real)
+                kernel = real_kernel(lines.only(dims).shape, len(dims), -1, room, lines.onto_real)
                 if kernel is not None:
                     yield cls(room), dims
 
@@ -207,12 +202,11 @@ class VectorReal(RealEngine):
         )
 
     def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
-        (x,) = split(block)
-        return like(block, half.half_spectrum(x, len(dims), sign, self.room))
+        planes = split(block)
+        return like(block, engine.real_fft(planes, len(dims), planes[0].shape[-1], sign, self.room, onto_real=False))
 
     def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
-        x = half.from_half_spectrum(split(block), len(dims), length, sign, self.room)
-        return like(block, (x,))
+        return like(block, engine.real_fft(split(block), len(dims), length, sign, self.room, onto_real=True))
 
     def trials(self, lines: Lines) -> tuple[Trial, ...]:
         return trials.of_reals(lines.shape, len(lines.dims), self.room)

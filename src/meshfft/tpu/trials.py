@@ -5,7 +5,6 @@ The last block reaches over the end if it does so in the whole. The reference is
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,13 +12,12 @@ import jax
 import numpy as np
 from jax import Array
 
-from ..collectives.pieces import Pieces, Rows
+from ..collectives.pieces import PLANES, Pieces, Ports, Rows
 from ..kernels.engine import fft_error
 from ..numerics.dtypes import Error
-from . import engine, parts
-from .lines import half
-from .lines.blocks import PLANES, Ends
+from .engine import in_orders, real_fft
 from .lines.radices import LANES, SUBLANES
+from .passes import KernelPass, chunk_of, is_direct, one_piece, passes, passes_between, run, supports
 
 SIGNS = (-1, 1)  # inverses and gradients take the other sign
 WIDE = 4 * LANES  # most columns of a block
@@ -30,15 +28,15 @@ COMPLEX = 8
 
 @dataclasses.dataclass(frozen=True)
 class LineTrial:
-    one: engine.KernelPass
+    one: KernelPass
     shape: tuple[int, ...]
     room: int
-    ends: Ends = PLANES
+    ports: Ports = PLANES
 
     @property
     def name(self) -> str:
-        came = " from pieces" * (self.ends.came is not None)
-        sent = " to parts" * (self.ends.sent is not None)
+        came = " from pieces" * (self.ports.came is not None)
+        sent = " to parts" * (self.ports.sent is not None)
         return f"fft_{self.one.kind}_{_by(self.one.lengths)}{came}{sent} of {_by(self.shape)} in {self.room} bytes"
 
     @property
@@ -46,7 +44,7 @@ class LineTrial:
         return _noise(self.shape[d] for d in self.one.dims)
 
     def given(self) -> list[np.ndarray]:
-        rows, came, sizes = self.ends.rows, self.ends.came, list(self.shape)
+        rows, came, sizes = self.ports.rows, self.ports.came, list(self.shape)
         if rows is not None:
             sizes[rows.dim] = rows.start + rows.size
         if came is None:
@@ -56,18 +54,18 @@ class LineTrial:
         return _random([(came.parts, 2, *sizes)] * came.pieces)
 
     def found(self, *arrays: Array, interpret: bool) -> list[Array]:
-        run = functools.partial(parts.by_kernels, *arrays, shape=self.shape, dims=self.one.dims, room=self.room)
-        return [x for sign in SIGNS for x in run(sign=sign, ends=self.ends, interpret=interpret)]
+        given = arrays, self.shape, self.one.dims
+        return [x for sign in SIGNS for x in run(*given, sign, self.room, self.ports, interpret)]
 
     def exact(self, *arrays: Array) -> list[np.ndarray]:
-        rows, came, done = self.ends.rows, self.ends.came, list[np.ndarray]()
+        rows, came, done = self.ports.rows, self.ports.came, list[np.ndarray]()
         joined = jax.jit(lambda *own: Pieces(own, came.source, came.dim).joined())(*arrays) if came else arrays
         re, im = map(_in_float64, joined)
         if rows is not None:
             re, im = (x.take(range(rows.start, rows.start + rows.size), rows.dim) for x in (re, im))
         for sign in SIGNS:
             y = _transformed(re + 1j * im, self.one.dims, sign)
-            done += [y.real, y.imag] if self.ends.sent is None else [_in_parts(y, *self.ends.sent)]
+            done += [y.real, y.imag] if self.ports.sent is None else [_in_parts(y, *self.ports.sent)]
         return done
 
 
@@ -90,10 +88,10 @@ class RealTrial:
         return _random([self.shape, *[(*self.shape[:-1], self.shape[-1] // 2 + 1)] * 2])
 
     def found(self, *arrays: Array, interpret: bool) -> list[Array]:
-        (x, *planes), how, done = arrays, (self.room, interpret), list[Array]()
+        done = list[Array]()
         for sign in SIGNS:
-            done += half.half_spectrum(x, self.many, sign, *how)
-            done.append(half.from_half_spectrum(tuple(planes), self.many, self.shape[-1], sign, *how))
+            for planes, onto_real in ((arrays[:1], False), (arrays[1:], True)):
+                done += real_fft(planes, self.many, self.shape[-1], sign, self.room, onto_real, interpret)
         return done
 
     def exact(self, *arrays: Array) -> list[np.ndarray]:
@@ -109,23 +107,17 @@ class RealTrial:
 Trials = tuple[LineTrial | RealTrial, ...]
 
 
-def of_lines(shape: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends = PLANES) -> Trials:
-    if ends != PLANES and parts.is_direct(shape, dims, room, ends):
-        return tuple(_small(one, shape, room, own) for one, own in parts.passes_of(shape, dims, room, ends))
+def of_lines(block: tuple[int, ...], dims: tuple[int, ...], room: int, ports: Ports = PLANES) -> Trials:
+    """The kernels for a block, or for some rows of it, as in `fft_between`."""
+    ports = one_piece(block, ports)
+    shape = chunk_of(block, ports.rows)
+    if ports != PLANES and is_direct(shape, dims, room, ports):
+        return tuple(_small(one, shape, room, own) for one, own in passes_between(shape, dims, room, ports))
     done = list[LineTrial]()
-    for order, own in engine.in_orders(shape, dims, room):
-        there, places = tuple(shape[d] for d in order), [order.index(d) for d in own]
-        done += [_small(one, there, room, PLANES) for one, _ in parts.passes_of(there, places, room, PLANES)]
+    for taken in in_orders(shape, dims, room):
+        there, places = taken.moved(shape)
+        done += [_small(one, there, room, PLANES) for one in passes(there, places, room)]
     return tuple(done)
-
-
-def of_rows(block: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends) -> Trials:
-    """The kernels for some rows of a block, as in `fft_to_parts`: if pieces are such rows, one is read whole."""
-    rows, came = ends.rows, ends.came
-    assert rows is not None
-    if came is not None and came.dim == rows.dim != came.source and block[rows.dim] == came.pieces * rows.size:
-        ends = Ends(rows._replace(start=0), came._replace(dim=came.source, pieces=1), ends.sent)
-    return of_lines(parts.chunk_of(block, rows), dims, room, ends)
 
 
 def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
@@ -133,22 +125,22 @@ def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
     return (RealTrial((*lead, *shape[-many:]), many, room),)
 
 
-def _small(one: engine.KernelPass, shape: tuple[int, ...], room: int, ends: Ends) -> LineTrial:
+def _small(one: KernelPass, shape: tuple[int, ...], room: int, ports: Ports) -> LineTrial:
     """The trial of one kernel, with every other dimension as short as leaves the kernel the same."""
-    came, sent = ends.came, ends.sent
+    came, sent = ports.came, ports.sent
     fixed = {*one.dims, *(() if came is None else (came.source, came.dim))}
     for dim in (d for d in range(len(shape)) if d not in fixed):
         for size in _sizes(one, shape, dim, sent[1] if sent and sent[0] == dim else 1):
-            other, own = (*shape[:dim], size, *shape[dim + 1 :]), ends
-            if ends.rows is not None and ends.rows.dim == dim:
-                own = ends._replace(rows=Rows(dim, size * (ends.rows.start > 0), size))
+            other, own = (*shape[:dim], size, *shape[dim + 1 :]), ports
+            if ports.rows is not None and ports.rows.dim == dim:
+                own = ports._replace(rows=Rows(dim, size * (ports.rows.start > 0), size))
             if _is_same(one, other, room, own):
-                shape, ends = other, own
+                shape, ports = other, own
                 break
-    return LineTrial(one, shape, room, ends)
+    return LineTrial(one, shape, room, ports)
 
 
-def _sizes(one: engine.KernelPass, shape: tuple[int, ...], dim: int, multiple: int) -> Iterator[int]:
+def _sizes(one: KernelPass, shape: tuple[int, ...], dim: int, multiple: int) -> Iterator[int]:
     behind, size = len(shape) - 1 - dim, shape[dim]
     wide = WIDE if math.prod(shape[d] for d in one.dims) * SUBLANES * WIDE <= MANY else LANES
     across = behind == 0 or (behind == 1 and one.kind == "lane")
@@ -164,12 +156,12 @@ def _least(size: int, unit: int) -> int:
     return size if size < 2 * unit else unit + size % unit
 
 
-def _is_same(one: engine.KernelPass, shape: tuple[int, ...], room: int, ends: Ends) -> bool:
-    if ends != PLANES and not parts.is_direct(shape, one.dims, room, ends):
+def _is_same(one: KernelPass, shape: tuple[int, ...], room: int, ports: Ports) -> bool:
+    if ports != PLANES and not is_direct(shape, one.dims, room, ports):
         return False
-    if not all(engine.supports(shape, dim, room) for dim in one.dims):
+    if not all(supports(shape, dim, room) for dim in one.dims):
         return False
-    return [own for own, _ in parts.passes_of(shape, one.dims, room, ends)] == [one]
+    return [own for own, _ in passes_between(shape, one.dims, room, ports)] == [one]
 
 
 def _noise(lengths: Iterable[int]) -> float:

@@ -26,7 +26,7 @@ from .memory import Arrived, Index, Ref, Refs, loop, register, start
 from .radices import LANES, SUBLANES, Pair, Weight, Whole, dft, last_twiddles, radices, times, twiddles
 
 PITCH = 9  # rows between registers for the last pass
-Source = Refs | Arrived
+Operand = Refs | Arrived
 Load = Callable[[int, Any, Index], Pair]  # the operand of pass p: register i, tile t
 Store = Callable[[int, Any, Index, Pair], None]
 Weights = list[tuple[Weight, Weight]]
@@ -81,7 +81,7 @@ class FFTLine:
 def along_untiled(
     line: FFTLine,
     table: Ref,
-    source: Source,
+    source: Operand,
     scratch: Refs,
     target: Refs,
     weigh: Callable[[Index], tuple[Weight, Weight]] | None = None,
@@ -104,7 +104,7 @@ def along_untiled(
 
 
 def along_rows(
-    line: FFTLine, tables: Sequence[Ref], source: Source, scratch: Refs, target: Refs, tiles: int, at_once: int
+    line: FFTLine, tables: Sequence[Ref], source: Operand, scratch: Refs, target: Refs, tiles: int, at_once: int
 ) -> None:
     """FFTs of the rows of (N, columns), with `at_once` tiles of 128 columns in one loop body.
 
@@ -147,7 +147,7 @@ def order(line: FFTLine, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
     return (first, second) if len(line.radices) % 2 else (second, first)
 
 
-def buffers_of(passes: int, source: Source, between: Refs, last: Refs) -> list[Any]:
+def buffers_of(passes: int, source: Operand, between: Refs, last: Refs) -> list[Any]:
     """Operands of each pass, then the result of the last; passes before it alternate between two memories."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
@@ -158,7 +158,7 @@ def passes(
     load: Load,
     store: Store,
     tiles: Sequence[Index],
-    source: Source | None = None,
+    source: Operand | None = None,
     begin: int = 0,
 ) -> None:
     """All radices over registers from `begin` on, without the last pass of tiled lines."""

@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,8 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ...collectives.pieces import Came, Rows
 from ...layout.placement import varying
+from ...numerics.split_complex import Planes
 from .along import FFTLine
 from .memory import Arrived, Index, Parted, Ref, Refs, div, rem
 from .radices import LANES, SUBLANES
@@ -24,21 +24,9 @@ BUFFERS = 2  # of a block: one is used while another is copied
 MARGIN = 2**20  # bytes for values that do not stay in registers
 WIDE = (512, 256, 128)
 MANY_REGISTERS = 2**25  # bytes of fast memory of TPUs with 64 registers
-Sizes = tuple[int | None, ...]
-Place = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
+BlockSizes = tuple[int | None, ...]
+BlockIndex = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
 T = TypeVar("T")
-X = TypeVar("X")
-
-
-class Ends(NamedTuple):
-    """Operand: rows of planes, or received pieces; result: a dimension in parts."""
-
-    rows: Rows | None = None
-    came: Came | None = None
-    sent: tuple[int, int] | None = None
-
-
-PLANES = Ends()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +38,9 @@ class Blocked:
     """
 
     shape: tuple[int, ...]
-    sizes: Sizes
+    sizes: BlockSizes
     arrays: int = 2
-    place: Place = lambda *step: step
+    place: BlockIndex = lambda *step: step
     grid: tuple[int, ...] | None = None
     views: Callable[[Sequence[Ref]], Any] = tuple
 
@@ -144,8 +132,7 @@ class Kernel:
     """A kernel: its name, function, lines, blocks to read and write, and scratch memories of two planes each.
 
     `twist` is a table of scalar weights, and the row for each grid step. `fixed` are tables for all steps, `more` the
-    sizes
-    of further scratch memories.
+    sizes of further scratch memories.
     """
 
     name: str
@@ -232,19 +219,20 @@ def call(
         return list(run(*arrays))
 
 
-def on_tpu(kernels: Callable[..., T], elsewhere: Callable[..., T], *given: Any, interpret: bool) -> T:
-    """Runs kernels on a TPU, or anywhere if Pallas interprets them; else XLA."""
-    with jax.named_scope("fft"):  # profiles find it by the name of XLA's FFT
-        return kernels(*given) if interpret else lax.platform_dependent(*given, tpu=kernels, default=elsewhere)
-
-
 def linear_on_tpu(
-    kernels: Callable[[X], T], elsewhere: Callable[[X], T], transpose: Callable[[T], X], given: X, interpret: bool
-) -> T:
-    def forward(_: None, given: X) -> T:
-        return on_tpu(kernels, elsewhere, given, interpret=interpret)
+    kernels: Callable[[Planes], Planes],
+    elsewhere: Callable[[Planes], Planes],
+    transpose: Callable[[Planes], Planes],
+    given: Planes,
+    interpret: bool,
+) -> Planes:
+    """Runs kernels on a TPU, or anywhere if Pallas interprets them; else XLA. Kernels have no rule for transposes."""
 
-    made: T = jax.custom_derivatives.linear_call(forward, lambda _, cts: transpose(cts), None, given)
+    def forward(_: None, given: Planes) -> Planes:
+        with jax.named_scope("fft"):  # profiles find it by the name of XLA's FFT
+            return kernels(given) if interpret else lax.platform_dependent(given, tpu=kernels, default=elsewhere)
+
+    made: Planes = jax.custom_derivatives.linear_call(forward, lambda _, cts: transpose(cts), None, given)
     return made
 
 
@@ -258,6 +246,13 @@ def scratch_of(tiles: int, *lines: FFTLine) -> tuple[int, ...]:
 
 def steps_of(shape: Sequence[int], sizes: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(-(-n // (size or 1)) for n, size in zip(shape, sizes, strict=True))
+
+
+def result_of(shape: tuple[int, ...], sent: tuple[int, int] | None) -> tuple[int, ...]:
+    if sent is None:
+        return shape
+    dim, parts = sent
+    return (parts, 2, *shape[:dim], shape[dim] // parts, *shape[dim + 1 :])
 
 
 def rounded(size: int, to: int) -> int:

@@ -11,7 +11,9 @@ Pieces from L A devices are processed one at a time, as they arrive: b is (part,
 intermediate array (.., A, L, planes, rows, ..).
 """
 
+import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,70 +21,90 @@ import numpy as np
 from jax import Array
 from jax.experimental import pallas as pl
 
+from ...collectives.pieces import PLANES, Ports
 from ...numerics.phases import host_roots
-from .along import FFTLine, Source, along_untiled
-from .blocks import PLANES, WIDE, Blocked, Divided, Ends, Kernel, Sizes, rounded, steps_of
-from .memory import Apart, Arrived, Index, Ref, Refs, loop, register
-from .opened import Opened, both, opened, result_of, target_of
-from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, times
+from .along import FFTLine, Operand, along_untiled
+from .blocks import WIDE, Blocked, BlockSizes, Divided, Kernel, result_of, rounded, steps_of
+from .memory import Apart, Arrived, Index, Parted, PlaneView, Ref, Refs, div, legible, loop, register, rem
+from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, radices, times
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitLines:
+    lead: tuple[int, ...]
+    first: int  # A
+    parts: int  # L
+    pieces: int
+    rows: int
+    rest: tuple[int, ...]
+    came: bool
+
+    @property
+    def tiled(self) -> bool:
+        return len(self.rest) == 1
+
+    @property
+    def eight(self) -> int | None:
+        return SUBLANES if self.tiled else None
+
+    @property
+    def second(self) -> int:
+        """B."""
+        return self.parts * self.pieces * self.rows
+
+    @property
+    def length(self) -> int:
+        return self.first * self.second
 
 
 class LongKernels(NamedTuple):
     firsts: list[Kernel]
     second: Kernel
     result: tuple[int, ...]
+    of: SplitLines
+
+    def run(self, arrays: Sequence[Array], interpret: bool) -> list[Array]:
+        between = []
+        for kernel, planes in zip(self.firsts, [[x] for x in arrays] if self.of.came else [arrays], strict=True):
+            between += kernel.run([self._split(x, kernel.source.shape) for x in planes], interpret)
+        return [x.reshape(self.result) for x in self.second.run(between, interpret)]
+
+    def _split(self, x: Array, shape: tuple[int, ...]) -> Array:
+        """Splits the dimension; further dimensions may be longer than the block's."""
+        if self.of.came:
+            return x.reshape(*shape[:2], *x.shape[1:])
+        dim = len(self.of.lead)
+        return x.reshape(*x.shape[:dim], *shape[dim : dim + 3], *x.shape[dim + 1 :])
 
 
 @functools.lru_cache(maxsize=256)
-def kernels_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ends: Ends = PLANES) -> LongKernels | None:
-    of = opened(shape, dim, ends)
+def kernels_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ports: Ports = PLANES) -> LongKernels | None:
+    of = split_lines(shape, dim, ports)
     if of is None:
         return None
     for wide in (n for n in WIDE if n == LANES or n < 2 * shape[-1]):
         rest = (*[None] * (len(of.rest) - 2), *(() if of.tiled else (SUBLANES,)), wide)
-        inside = ends.rows is None or ends.rows.dim < dim or ends.rows.start % (rest[ends.rows.dim - dim - 1] or 1) == 0
-        target = target_of(of, rest, ends.sent)
+        inside = (
+            ports.rows is None or ports.rows.dim < dim or ports.rows.start % (rest[ports.rows.dim - dim - 1] or 1) == 0
+        )
+        target = target_of(of, rest, ports.sent)
         if not inside or target is None:
             continue
-        firsts = [_first(of, sign, rest, piece, ends) for piece in range(of.pieces)]
+        firsts = [_first(of, sign, rest, piece, ports) for piece in range(of.pieces)]
         second = _second(of, sign, rest, target)
         if max(kernel.bytes for kernel in (*firsts, second)) <= room:
-            return LongKernels(firsts, second, result_of(shape, ends.sent))
+            return LongKernels(firsts, second, result_of(shape, ports.sent), of)
     return None
-
-
-def fft_long_columns(
-    arrays: Sequence[Array],
-    shape: tuple[int, ...],
-    dim: int,
-    sign: int,
-    room: int,
-    interpret: bool = False,
-    ends: Ends = PLANES,
-) -> list[Array]:
-    kernels = kernels_of(shape, dim, sign, room, ends)
-    assert kernels is not None, f"lines of {shape[dim]} do not fit in {room} bytes"
-    between = []
-    for kernel, planes in zip(kernels.firsts, [[x] for x in arrays] if ends.came else [arrays], strict=True):
-        between += kernel.run([_opened(x, kernel.source.shape, dim, ends) for x in planes], interpret)
-    return [x.reshape(kernels.result) for x in kernels.second.run(between, interpret)]
 
 
 def kinds(tiled: bool) -> tuple[str, str]:
     return ("subtwisted", "subsecond") if tiled else ("twisted", "second")
 
 
-def _opened(x: Array, shape: tuple[int, ...], dim: int, ends: Ends) -> Array:
-    """Splits the dimension; further dimensions may be longer than the block's."""
-    if ends.came:
-        return x.reshape(*shape[:2], *x.shape[1:])
-    return x.reshape(*x.shape[:dim], *shape[dim : dim + 3], *x.shape[dim + 1 :])
-
-
-def _first(of: Opened, sign: int, rest: Sizes, piece: int, ends: Ends) -> Kernel:
+def _first(of: SplitLines, sign: int, rest: BlockSizes, piece: int, ports: Ports) -> Kernel:
     """Lines of A in one piece, to an array with both planes."""
     line, ndim = FFTLine(of.first, sign, untiled=True), len(of.lead)
-    none: Sizes = (None,) * ndim
+    none: BlockSizes = (None,) * ndim
     tall = of.rows // (of.eight or 1)  # steps along the rows of a piece
     steps = (*of.lead, 1, of.parts, tall, *steps_of(of.rest, rest))
 
@@ -99,9 +121,9 @@ def _first(of: Opened, sign: int, rest: Sizes, piece: int, ends: Ends) -> Kernel
     else:
         shape = (*of.lead, of.first, of.parts, of.rows, *of.rest)
         source = Blocked(shape, (*none, of.first, None, of.eight, *rest), 2, read, steps)
-    if ends.rows is not None:
-        dim = ends.rows.dim
-        source = source.begun(dim + (3 if of.came else 2 * (dim > ndim)), ends.rows.start)
+    if ports.rows is not None:
+        dim = ports.rows.dim
+        source = source.begun(dim + (3 if of.came else 2 * (dim > ndim)), ports.rows.start)
     between = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
     target = Blocked(between, (*none, of.first, None, 2, of.eight, *rest), 1, written, steps, both)
     twist = _twist(of, sign, piece), lambda *step: step[ndim + 1] * tall + step[ndim + 2]
@@ -110,7 +132,7 @@ def _first(of: Opened, sign: int, rest: Sizes, piece: int, ends: Ends) -> Kernel
     return Kernel(name, _twisted, (line,), source, target, scratch, twist=twist, fixed=fixed)
 
 
-def _second(of: Opened, sign: int, rest: Sizes, target: Blocked | Divided) -> Kernel:
+def _second(of: SplitLines, sign: int, rest: BlockSizes, target: Blocked | Divided) -> Kernel:
     line, ndim, wide = FFTLine(of.second, sign, untiled=True), len(of.lead), rest[-1] or 1
     shape = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
     sizes = (*[None] * ndim, of.eight, of.parts, 2, of.rows, *rest)
@@ -125,7 +147,7 @@ def _second(of: Opened, sign: int, rest: Sizes, target: Blocked | Divided) -> Ke
     return Kernel(name, _second_kernel, (line,), source, target, (line.length, SUBLANES, wide), more=more)
 
 
-def _twisted(kernel: Kernel, tables: Sequence[Ref], source: Source, scratch: list[Refs], target: Refs) -> None:
+def _twisted(kernel: Kernel, tables: Sequence[Ref], source: Operand, scratch: list[Refs], target: Refs) -> None:
 
     def weigh(k: Index) -> tuple[Weight, Weight]:
         whole = tables[-1][0, k], tables[-1][1, k]
@@ -138,7 +160,7 @@ def _second_kernel(
     kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], scratch: list[Refs], target: Refs
 ) -> None:
     (line,) = kernel.lines
-    lines: Source = Arrived(source, source[0].shape[2])
+    lines: Operand = Arrived(source, source[0].shape[2])
     if kernel.more:
         _interleave(source, line.length, scratch[-1])
         re, im = scratch[-1]
@@ -165,7 +187,7 @@ def _interleave(source: Sequence[Ref], length: int, target: Refs) -> None:
     loop(SUBLANES, line)
 
 
-def _twist(of: Opened, sign: int, piece: int) -> np.ndarray:
+def _twist(of: SplitLines, sign: int, piece: int) -> np.ndarray:
     """exp(sign 2 pi i b k / N) of one piece, for every b, or every eighth: (steps, 2, A)."""
     rows, length = (n // (of.eight or 1) for n in (of.second, of.length))
     table = in_planes(host_roots(np.outer(np.arange(rows), np.arange(of.first)), length, sign), 1)
@@ -176,3 +198,73 @@ def _twist(of: Opened, sign: int, piece: int) -> np.ndarray:
 def _sublane_twist(first: int, length: int, sign: int) -> np.ndarray:
     """exp(sign 2 pi i s k / length), of sublanes s < 8: (2, A, 8, 128)."""
     return on_all_lanes(host_roots(np.outer(np.arange(first), np.arange(SUBLANES)), length, sign))
+
+
+def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitLines | None:
+    """How a dimension is split in two, or None if there are no factors or they do not fit the pieces."""
+    lead, rest, came = tuple(shape[:dim]), tuple(shape[dim + 1 :]), ports.came
+    tile = SUBLANES if len(rest) == 1 else 1
+    first = _factor(shape[dim], tile, came.parts if came else shape[dim])
+    if not first or (ports.rows and ports.rows.dim == dim):
+        return None
+    if came and (came.source != dim or came.dim != dim or shape[dim] % (came.parts * came.pieces)):
+        return None
+    parts, pieces = (came.parts // first, came.pieces) if came else (1, 1)
+    rows = shape[dim] // (first * parts * pieces)
+    made = SplitLines(lead, first, parts, pieces, rows, rest, came is not None)
+    readable = made.tiled or legible(radices(made.second)[0], parts, pieces)
+    return made if rows % tile == 0 and readable else None
+
+
+def target_of(of: SplitLines, rest: BlockSizes, sent: tuple[int, int] | None) -> Blocked | Divided | None:
+    """Target of X[i + A j], for all j and one i, or eight: planes, or parts that consist of whole blocks.
+
+    Part p of the dimension itself has rows p R ... p R + R - 1:
+
+        R >= A    (parts, planes, .., R / A, A, ..)      j is in part j / (R / A)
+        R < A     (B j, A / R, planes, .., R, ..)        i is in part i / R of those of j
+    """
+    ndim, eight = len(of.lead), of.eight or 1
+    none: BlockSizes = (None,) * ndim
+    steps = (*of.lead, -(-of.first // eight), *steps_of(of.rest, rest))
+    whole, sizes = (*of.lead, of.second, of.first, *of.rest), (*none, of.second, of.eight, *rest)
+    planes = Blocked(whole, sizes, place=lambda *at: (*at[:ndim], 0, *at[ndim:]), grid=steps)
+    if sent is None:
+        return planes
+    dim, parts = sent
+    size = of.length if dim == ndim else whole[dim + (dim > ndim)]
+    rows, left = divmod(size, parts)
+    if left:
+        return None
+    if dim != ndim:
+        divided = Divided(planes, dim + (dim > ndim), parts)
+        return divided if rows % (sizes[divided.dim] or 1) == 0 else None
+    small, large = sorted((rows, of.first))
+    if large % small or (rows % eight and eight % rows) or of.first % eight:
+        return None
+    if rows >= of.first:
+        return Divided(planes, ndim, parts)
+    shape = (of.second, of.first // rows, 2, *of.lead, rows, *of.rest)
+    if rows < eight:
+        block: BlockSizes = (of.second, eight // rows, 2, *none, rows, *rest)
+        return Blocked(shape, block, 1, lambda *at: (0, at[ndim], 0, *at[:ndim], 0, *at[ndim + 1 :]), steps, _shared)
+    each = rows // eight
+
+    def within(*at: Index) -> tuple[Index, ...]:
+        return (0, div(at[ndim], each), 0, *at[:ndim], rem(at[ndim], each), *at[ndim + 1 :])
+
+    return Blocked(shape, (of.second, None, 2, *none, of.eight, *rest), 1, within, steps, both)
+
+
+def both(refs: Sequence[Ref]) -> Refs:
+    return PlaneView(refs[0], 0), PlaneView(refs[0], 1)
+
+
+def _shared(refs: Sequence[Ref]) -> Refs:
+    return Parted(refs[0], 0, 0, lead=1), Parted(refs[0], 1, 0, lead=1)
+
+
+def _factor(length: int, multiple: int, parts: int) -> int:
+    """A, up to the root of the length, such that both factors have radices and A divides `parts`; 0 if none."""
+    divisors = (d for d in range(math.isqrt(length), 0, -1) if length % d == 0 and length // d % multiple == 0)
+    return next((d for d in divisors if radices(d) and radices(length // d) and parts % d == 0), 0)

@@ -19,7 +19,7 @@ from .radices import LANES, SUBLANES, Pair
 Ref = Any  # memory or a view of it; Pallas names no type for it
 Index = Any  # an integer, concrete or traced
 Refs = tuple[Ref, Ref]  # of split complex numbers
-Where = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that a butterfly reads for each a < radix
+PieceRow = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that a butterfly reads for each a < radix
 
 
 def register(ref: Ref, rows: Any, tile: Index, wide: int = LANES) -> Ref:
@@ -148,7 +148,7 @@ class Arrived:
     refs: Sequence[Ref]
     rows: int
 
-    def each(self, radix: int, left: int, body: Callable[[Index, Where], None]) -> None:
+    def each(self, radix: int, left: int, body: Callable[[Index, PieceRow], None]) -> None:
         parts, many = int(self.refs[0].shape[0]), len(self.refs) * self.rows
         span, inside = (parts // radix, many) if parts % radix == 0 else (1, left)
         size = min(self.rows, inside)

@@ -17,8 +17,8 @@ from ...numerics.phases import host_roots
 
 SUBLANES, LANES = 8, 128
 HALF = math.sqrt(0.5)
-Part = Array | None
-Pair = tuple[Part, Part]
+MaybeArray = Array | None
+Pair = tuple[MaybeArray, MaybeArray]
 Whole = tuple[Array, Array]
 Weight = Array | float | None
 
@@ -87,15 +87,15 @@ def times(a: Pair, w: tuple[Weight, Weight]) -> Pair:
     return _minus(_by(re, cos), _by(im, sin)), _plus(_by(re, sin), _by(im, cos))
 
 
-def _plus(a: Part, b: Part) -> Part:
+def _plus(a: MaybeArray, b: MaybeArray) -> MaybeArray:
     return b if a is None else a if b is None else a + b
 
 
-def _minus(a: Part, b: Part) -> Part:
+def _minus(a: MaybeArray, b: MaybeArray) -> MaybeArray:
     return a if b is None else -b if a is None else a - b
 
 
-def _by(a: Part, w: Weight) -> Part:
+def _by(a: MaybeArray, w: Weight) -> MaybeArray:
     return None if a is None or w is None else a * w
 
 

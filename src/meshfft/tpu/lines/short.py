@@ -1,19 +1,24 @@
-"""Kernels of complex lines that fit in fast memory: one pass over memory, for one dimension or for the last two.
+"""Kernels of lines that fit in fast memory: one pass over memory, for one dimension or for the last two.
 
-plane     along the rows, transposed, along the rows, which were the columns, transposed back
-lane      the last dimension: transposed, along the rows, transposed back
-sublane   the last but one, along the rows
-first     any other: every position has separate registers
+plane       along the rows, transposed, along the rows, which were the columns, transposed back
+lane        the last dimension: transposed, along the rows, transposed back
+sublane     the last but one, along the rows
+first       any other: every position has separate registers
+halflane    real lines to half spectra: transposed, half along the rows, transposed back
+halfplane   transposed, half along the rows, which are the columns, transposed back, along the rows
+
+"reallane" and "realplane", onto real lines, do the reverse of the last two.
 """
 
 import math
 from collections.abc import Sequence
 
 from . import long_lanes
-from .along import FFTLine, Source, along_rows, along_untiled, order, transpose
-from .blocks import WIDE, Blocked, Kernel, rounded, scratch_of, tiles_at_once
+from .along import FFTLine, Operand, along_rows, along_untiled, order, transpose
+from .blocks import MANY_REGISTERS, WIDE, Blocked, Kernel, rounded, scratch_of, tiles_at_once
 from .memory import Beside, Ref, Refs
 from .radices import LANES, SUBLANES, radices
+from .real import RealLine, half_along_rows, real_along_rows, real_plane
 
 FULL = 1.25  # most rows of blocks for each row of an array
 
@@ -66,6 +71,30 @@ def column_kernel(shape: Sequence[int], dim: int, sign: int, room: int) -> Kerne
     return None
 
 
+def real_kernel(shape: Sequence[int], many: int, sign: int, room: int, onto: bool = False) -> Kernel | None:
+    if any(n % SUBLANES or not radices(n // SUBLANES) for n in shape[-many:]):
+        return None
+    line = RealLine(shape[-1], sign, flips=room >= MANY_REGISTERS)
+    if many == 2:
+        lines: tuple[FFTLine, ...] = (line, FFTLine(shape[-2], sign))
+        lead, none, rows = tuple(shape[:-1]), [None] * (len(shape) - 2), [rounded(shape[-2], LANES)]
+    else:
+        lines, lead, none = (line,), (math.prod(shape[:-1]),), []
+        rows = [n for n in WIDE if n == LANES or n < 2 * lead[0]]
+    kind = f"{'real' if onto else 'half'}{'plane' if many == 2 else 'lane'}"
+    name, transform = f"fft_{kind}_{'x'.join(map(str, shape[-many:]))}", _to_real if onto else _to_half
+    for high in rows:
+        tiles = rounded(max(high, line.half * (many - 1)), LANES) // LANES
+        spatial = Blocked((*lead, line.length), (*none, high, rounded(line.length, LANES)), arrays=1)
+        half = Blocked((*lead, line.half), (*none, high, rounded(line.half, LANES)))
+        source, target = (half, spatial) if onto else (spatial, half)
+        scratch, at_once = scratch_of(tiles, *lines), tiles_at_once(room)
+        kernel = Kernel(name, transform, lines, source, target, scratch, memories=2, at_once=at_once)
+        if kernel.bytes <= room:
+            return kernel
+    return None
+
+
 def flattened(shape: Sequence[int]) -> tuple[int, ...]:
     """Shape of an array as lines in one leading dimension, if tiles of eight rows allow it without a copy."""
     tiled = len(shape) > 1 and shape[-2] >= LANES and shape[-2] % SUBLANES
@@ -78,7 +107,9 @@ def is_full(kernel: Kernel) -> bool:
     return rounded(rows, many) <= rows * FULL
 
 
-def transform_planes(kernel: Kernel, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs) -> None:
+def transform_planes(
+    kernel: Kernel, tables: Sequence[Ref], source: Operand, memories: list[Refs], target: Refs
+) -> None:
     """A plane, or several side by side, whose tiles are processed together."""
     rows, columns = kernel.lines
     first, second = memories
@@ -102,10 +133,34 @@ def transform_lanes(kernel: Kernel, tables: Sequence[Ref], source: Refs, memorie
 
 
 def transform_columns(
-    kernel: Kernel, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs
+    kernel: Kernel, tables: Sequence[Ref], source: Operand, memories: list[Refs], target: Refs
 ) -> None:
     (line,), (scratch,) = kernel.lines, memories
     if line.untiled:
         along_untiled(line, tables[0], source, scratch, target)
     else:
         along_rows(line, tables, source, scratch, target, kernel.scratch[0], kernel.at_once)
+
+
+def _to_half(kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], memories: list[Refs], target: Refs) -> None:
+    line, *others = kernel.lines
+    assert isinstance(line, RealLine)
+    (block,), (scratch, done), rows = source, memories, source[0].shape[-2]
+    transpose((block,), (real_plane(line, memories),), rows, line.length)
+    half_along_rows(line, tables, scratch, done, -(-rows // LANES), kernel.at_once)
+    if not others:
+        return transpose(done, target, line.half, rows)
+    transpose(done, scratch, line.half, rows)
+    along_rows(others[0], tables[2:], scratch, done, target, -(-line.half // LANES), kernel.at_once)
+
+
+def _to_real(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Sequence[Ref]) -> None:
+    line, *others = kernel.lines
+    assert isinstance(line, RealLine)
+    (scratch, half), rows = memories, source[0].shape[-2]
+    if others:
+        along_rows(others[0], tables[2:], source, half, scratch, -(-line.half // LANES), kernel.at_once)
+        source = scratch
+    transpose(source, half, rows, line.half)
+    real_along_rows(line, tables, scratch, half, -(-rows // LANES), kernel.at_once)
+    transpose((real_plane(line, memories),), target, line.length, rows)

@@ -1,0 +1,201 @@
+"""Passes of kernels over memory: which lines have kernels, and what the first pass reads and the last one writes.
+
+    planes or pieces -> kernels -> planes or (parts, planes, *sizes)
+
+The choice needs the fewest passes: the last two dimensions at once if fast memory holds a plane, then the rest. Host
+integers, except in `run`.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jax import Array
+
+from ..collectives.pieces import PLANES, Came, Ports, Rows
+from .lines import long_columns, short
+from .lines.blocks import Blocked, Divided, Kernel, result_of
+from .lines.long_columns import LongKernels
+from .lines.memory import legible
+from .lines.radices import LANES, SUBLANES, radices
+
+ROOM = 100 * 2**20  # default bytes of fast memory
+
+
+class KernelPass(NamedTuple):
+    """A kernel as in lines/short.py, or the two of lines/long_columns.py."""
+
+    kinds: tuple[str, ...]
+    lengths: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.kinds[0]
+
+
+class ShortKernel(NamedTuple):
+    kernel: Kernel
+    flat: bool  # takes lines in one leading dimension
+    result: tuple[int, ...]
+
+    def run(self, arrays: Sequence[Array], interpret: bool) -> list[Array]:
+        arrays = [x.reshape(-1, x.shape[-1]) for x in arrays] if self.flat else arrays
+        return [x.reshape(self.result) for x in self.kernel.run(arrays, interpret)]
+
+
+def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
+    """Whether lines have kernels in fast memory: no prime above 7, multiples of 8 in the last two dimensions."""
+    return shape[dim] == 1 or _of_lines(tuple(shape), dim, room) is not None
+
+
+def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> list[KernelPass]:
+    left, last = sorted(d for d in dims if shape[d] > 1), len(shape) - 1
+    done = []
+    if left[-2:] == [last - 1, last] and short.plane_kernel(shape, -1, room) is not None:
+        done.append(KernelPass(("plane",), (shape[-2], shape[-1]), (last - 1, last)))
+        left = left[:-2]
+    for dim in reversed(left):
+        one = _of_lines(tuple(shape), dim, room)
+        assert one is not None, f"lines of {shape[dim]} along dimension {dim} have no kernel"
+        done.append(one)
+    return done
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> KernelPass | None:
+    length, behind = shape[dim], len(shape) - 1 - dim
+    tiled = behind < 2
+    kinds: tuple[str, ...] = ()
+    if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
+        return None
+    if not behind:
+        kinds = ("lane",) if short.lane_kernel(shape, -1, room) is not None else ()
+    elif short.column_kernel(shape, dim, -1, room) is not None:
+        kinds = ("sublane",) if tiled else ("first",)
+    elif long_columns.kernels_of(shape, dim, -1, room) is not None:
+        kinds = long_columns.kinds(tiled)
+    return KernelPass(kinds, (length,), (dim,)) if kinds else None
+
+
+def is_direct(shape: tuple[int, ...], dims: Sequence[int], room: int, ports: Ports) -> bool:
+    """Whether kernels read and write like this without copies around them."""
+    if not all(supports(shape, dim, room) for dim in dims):
+        return False
+    own = [(one, part) for one, part in passes_between(shape, dims, room, ports) if part != PLANES]
+    return bool(own) and all(kernels_of(one, shape, -1, room, part) is not None for one, part in own)
+
+
+def passes_between(
+    shape: tuple[int, ...], dims: Sequence[int], room: int, ports: Ports
+) -> list[tuple[KernelPass, Ports]]:
+    """Passes and their ports: the first transforms the dimension in pieces, the last the dimension in parts."""
+    came, sent = (None if port is None else port[0] for port in (ports.came, ports.sent))
+    order = sorted(passes(shape, dims, room), key=lambda one: (sent in one.dims) - (came in one.dims))
+    first, last = ports._replace(sent=None), Ports(sent=ports.sent)
+    if len(order) == 1:
+        return [(order[0], ports)]
+    return [(one, {0: first, len(order) - 1: last}.get(j, PLANES)) for j, one in enumerate(order)]
+
+
+def run(
+    arrays: Sequence[Array],
+    shape: tuple[int, ...],
+    dims: Sequence[int],
+    sign: int,
+    room: int,
+    ports: Ports = PLANES,
+    interpret: bool = False,
+) -> tuple[Array, ...]:
+    """Transforms dimensions of a block of that shape by kernels alone."""
+    for one, own in passes_between(shape, dims, room, ports):
+        kernels = kernels_of(one, shape, sign, room, own)
+        assert kernels is not None, f"lines of {one.lengths} have no such kernel in {room} bytes"
+        arrays = kernels.run(arrays, interpret)
+    return tuple(arrays)
+
+
+def kernels_of(
+    one: KernelPass, shape: tuple[int, ...], sign: int, room: int, ports: Ports
+) -> ShortKernel | LongKernels | None:
+    """The kernels of a pass with these ports, or None. Several small planes at once if the ports allow it."""
+    if len(one.kinds) == 2:
+        return long_columns.kernels_of(shape, one.dims[0], sign, room, ports)
+    rows, sent, flat = ports.rows, ports.sent, _is_flat(one, shape, ports)
+    if flat:
+        behind = math.prod(shape[1:-1])
+        rows = None if rows is None else Rows(rows.dim, rows.start * behind, rows.size * behind)
+        sent = None if sent is None else (1, sent[1])
+    for kernel in _candidates(one, shape, sign, room, flat, ports):
+        source, target = _source(kernel, one, rows, ports.came), _target(kernel, one, sent)
+        if source is not None and target is not None:
+            own = dataclasses.replace(kernel, source=source, target=target)
+            return ShortKernel(own, flat, result_of(shape, ports.sent))
+    return None
+
+
+def _candidates(
+    one: KernelPass, shape: tuple[int, ...], sign: int, room: int, flat: bool, ports: Ports
+) -> list[Kernel]:
+    if one.kind == "plane":
+        found = [short.plane_kernel(shape, sign, room, alone) for alone in (ports.came is not None, True)]
+    elif one.kind == "lane":
+        found = [short.lane_kernel(shape, sign, room, flat)]
+    else:
+        found = [short.column_kernel(shape, one.dims[0], sign, room)]
+    any_rows = ports == PLANES or one.kind != "lane"
+    return [kernel for kernel in found if kernel is not None and (any_rows or short.is_full(kernel))]
+
+
+def _source(kernel: Kernel, one: KernelPass, rows: Rows | None, came: Came | None) -> Blocked | Divided | None:
+    blocks = kernel.source
+    assert isinstance(blocks, Blocked)
+    if rows is not None:
+        size = blocks.sizes[rows.dim] or 1
+        if rows.dim in one.dims or rows.start % size or (rows.size % size and rows.size != blocks.shape[rows.dim]):
+            return None
+        blocks = blocks.begun(rows.dim, rows.start)
+    if came is None:
+        return blocks
+    line, divided = kernel.lines[0], Divided(blocks, came.source, came.parts, came.pieces)
+    if one.kind == "lane" or came.source != one.dims[0] or came.dim != came.source:
+        return None
+    whole = divided.rows % (1 if line.untiled else SUBLANES) == 0
+    return divided if whole and legible(line.radices[0], came.parts, came.pieces) else None
+
+
+def _target(kernel: Kernel, one: KernelPass, sent: tuple[int, int] | None) -> Blocked | Divided | None:
+    blocks = kernel.target
+    if sent is None:
+        return blocks
+    assert isinstance(blocks, Blocked)
+    dim, parts = sent
+    divided, behind = Divided(blocks, dim, parts), len(blocks.shape) - 1 - dim
+    tile = blocks.sizes[dim] or 1
+    if divided.whole:
+        tile = (LANES, SUBLANES)[behind] if behind < 2 else 1
+        if one.kind == "sublane" and kernel.lines[0].registers % SUBLANES:
+            return None  # its last pass does not store whole tiles
+    return divided if divided.rows % tile == 0 else None
+
+
+def _is_flat(one: KernelPass, shape: Sequence[int], ports: Ports) -> bool:
+    """Whether array and ports are flat lines: whole leading rows, and parts of lines."""
+    rows, sent = ports.rows is None or ports.rows.dim == 0, ports.sent is None or ports.sent[0] == len(shape) - 1
+    return one.kind == "lane" and len(short.flattened(shape)) == 2 and rows and sent
+
+
+def chunk_of(shape: Sequence[int], rows: Rows | None) -> tuple[int, ...]:
+    return tuple(shape) if rows is None else (*shape[: rows.dim], rows.size, *shape[rows.dim + 1 :])
+
+
+def one_piece(shape: Sequence[int], ports: Ports) -> Ports:
+    """The ports that read one piece whole, if pieces of a block are such rows of it."""
+    rows, came = ports.rows, ports.came
+    if rows is None or came is None or came.dim != rows.dim or came.dim == came.source:
+        return ports
+    if shape[rows.dim] != came.pieces * rows.size:
+        return ports
+    return ports._replace(rows=rows._replace(start=0), came=came._replace(dim=came.source, pieces=1))
