@@ -19,8 +19,7 @@ operators: conjugate_gradients logarithms matrices / trig inverses / transform /
 kernels: bluestein / engine / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short
-tpu.gridding: chunks / bodies / kernels
-tpu: passes price wires / engine / trials / fft
+tpu: passes price strips wires / engine gridding / trials / fft
 steps: problem / base / axis_moves / exchange local_fft margin ring_dense rows / in_place six_step /
     phase_fft pipeline / real_fft
 walks: walk / search / choice

@@ -18,7 +18,7 @@ from meshfft.inspect.hlo import collectives, counts
 from meshfft.nufft.grid.form import Form, Slots, tpu_form
 from meshfft.nufft.grid.window import fitted
 from meshfft.steps import RingDense
-from meshfft.tpu.gridding import kernels as pallas_gridding
+from meshfft.tpu import gridding as pallas_gridding
 
 SIZES, AXES = (4, 4, 2), ("x", "y", "z")
 

@@ -39,10 +39,9 @@ from meshfft.machine.machine import device_of, machine_of, placed, topology
 from meshfft.nufft.grid.form import chosen
 from meshfft.nufft.grid.window import window
 from meshfft.plans import execute, planning, request
-from meshfft.tpu.gridding import kernels as gridding
+from meshfft.tpu import gridding
 from meshfft.tpu.lines import short
-from meshfft.tpu.trials import RealTrial, of_lines
-from meshfft.tpu.wires import wire_trials
+from meshfft.tpu.trials import RealTrial, of_lines, of_points, of_wires
 
 POD, SHAPE = "v5e:2x4", (16, 8, 8)  # eight devices; kernels of 8 and 16 points
 ROOM = 15 * 2**20
@@ -346,10 +345,8 @@ TRIALS: dict[str, Callable[[], Sequence[Trial]]] = {
     "to parts": lambda: of_lines((2, 8, 16), (1,), ROOM, Ports(Rows(0, 1, 1), None, (1, 2))),
     "from pieces": lambda: of_lines((16, 8, 128), (0,), ROOM, Ports(came=Came(0, 0, 2, 1))),
     "real lines": lambda: [RealTrial((3, 8), 1, ROOM)],
-    "wire": lambda: wire_trials((32, 8, 128), Int16(room=ROOM)),
-    "points": lambda: gridding.trials(
-        1, (60, 70), chosen(window(1e-3, 2.0, 2, np.dtype("complex64")), 0, (57, 67), "tpu")
-    ),
+    "wire": lambda: of_wires((32, 8, 128), Int16(room=ROOM)),
+    "points": lambda: of_points(1, (60, 70), chosen(window(1e-3, 2.0, 2, np.dtype("complex64")), 0, (57, 67), "tpu")),
 }
 
 

@@ -16,8 +16,8 @@ from marks import slow_case
 
 from meshfft.nufft.grid.form import Form, Slots, tpu_form
 from meshfft.nufft.grid.window import fitted
-from meshfft.tpu.gridding.chunks import Task
-from meshfft.tpu.gridding.kernels import interpolated, spread_out
+from meshfft.tpu.gridding import interpolated, spread_out
+from meshfft.tpu.strips import Task
 
 K = 128
 CASES = [

@@ -27,7 +27,7 @@ from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, Planes, like, split, times
-from . import engine, price, trials, wires
+from . import engine, price, trials
 from .lines.short import real_kernel
 from .passes import chunk_of, is_direct, passes, supports
 
@@ -111,7 +111,7 @@ class VectorFFT(Sender):
         return engine.fft_between(given, dims, sign, self.room, rows, sent)
 
     def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:
-        return wires.wire_trials(share, wire)
+        return trials.of_wires(share, wire)
 
     def wire_cycles(self, share: tuple[int, ...], wire: Coded, reals: int, chip: Chip) -> int:
         bits, rows = wire.bits + 1, min(share[-2], SUBLANES)

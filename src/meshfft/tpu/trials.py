@@ -1,7 +1,8 @@
-"""Trials of FFT kernels before their first use (kept.py), each on a small block.
+"""Trials of kernels before their first use (kept.py), each on a small block.
 
-A block is as small as leaves the kernel the same: lines keep their length, and blocks of the kernel's grid their width.
-The last block reaches over the end if it does so in the whole. The reference is NumPy in float64.
+A block of lines is as small as leaves the kernel the same: lines keep their length, and blocks of the kernel's grid
+their width. The last block reaches over the end if it does so in the whole. The reference is NumPy in float64; for
+words and points it is XLA.
 """
 
 import dataclasses
@@ -9,21 +10,28 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ..collectives.pieces import PLANES, Pieces, Ports, Rows
+from ..collectives.wire import Coded, Tiled, Wire, form_of
 from ..kernels.engine import fft_error
+from ..nufft.grid.form import Form, Slots
 from ..numerics.dtypes import Error
+from . import gridding
 from .engine import in_orders, real_fft
 from .lines.radices import LANES, SUBLANES
 from .passes import KernelPass, chunk_of, is_direct, one_piece, passes, passes_between, run, supports
+from .strips import task_of
+from .wires import decode, encode
 
 SIGNS = (-1, 1)  # inverses and gradients take the other sign
 WIDE = 4 * LANES  # most columns of a block
 PLANES_AT_ONCE = 4  # most small planes that a kernel takes at once
 MANY = 2**22  # numbers of a block that is wider than LANES
 COMPLEX = 8
+TRIED = 16  # most chunks of points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +112,67 @@ class RealTrial:
         return done
 
 
+@dataclasses.dataclass(frozen=True)
+class WireTrial:
+    form: Tiled
+    shares: int
+    bound = 0.0
+
+    @property
+    def name(self) -> str:
+        form = self.form
+        return f"wire_encode and wire_decode of {self.shares} x {form.shape} in {form.form.wire.name}"
+
+    def given(self) -> list[np.ndarray]:
+        return _random([(self.shares, *self.form.shape)] * self.form.form.planes)
+
+    def found(self, *arrays: Array, interpret: bool) -> list[Array]:
+        message = encode(self.form, 1, *arrays, interpret=interpret)
+        return [message, *decode(self.form, 1, message, interpret)]
+
+    def exact(self, *arrays: Array) -> list[Array]:
+        message = jax.jit(lambda *planes: self.form.encode(planes, 1))(*arrays)
+        return [message, *jax.jit(lambda words: self.form.decode(words, jnp.float32, 1))(message)]
+
+
+@dataclasses.dataclass(frozen=True)
+class PointTrial:
+    """Trial of both kernels before their first use (kept.py), in a block (C, B_1, .., B_d)."""
+
+    form: Form
+    shape: tuple[int, ...]
+    bound = 1e-6  # the kernels and XLA err by up to 3e-7
+
+    @property
+    def name(self) -> str:
+        tile = "x".join(map(str, self.form.tile))
+        return f"points_interpolate and points_spread of {self.form.reach} cells in tiles of {tile}, of {self.shape}"
+
+    def given(self) -> list[np.ndarray]:
+        rng, (coils, *block), tile = np.random.default_rng(0), self.shape, np.array(self.form.tile)
+        last = np.array(block) - (self.form.reach - 1) - tile  # last start of a tile
+        start = np.unique(np.minimum(rng.integers(0, last + 1, (TRIED, len(tile))) // tile * tile, last), axis=0)
+        slots = (len(start) * LANES, len(tile))
+        cell = np.repeat(start, LANES, 0) + rng.integers(0, tile, slots)
+        cell[(rng.uniform(size=len(cell)) < 0.1) | (np.arange(len(cell)) >= len(cell) - LANES)] = -1
+        offset = rng.uniform(-0.5, 0.5, slots).astype(np.float32)
+        pairs = (rng.standard_normal((2, *n)) for n in (self.shape, (coils, slots[0])))
+        ends = [(re + 1j * im).astype(np.complex64) for re, im in pairs]
+        return [*ends, cell.astype(np.int32), offset, start.astype(np.int32), np.array(len(start) - 1, np.int32)]
+
+    def found(self, *arrays: Array, interpret: bool) -> list[Array]:
+        block, values, *given = arrays
+        there = gridding.interpolated(block, Slots(*given), self.form, interpret)
+        return _reals(there, gridding.spread_out(values, Slots(*given), self.form, self.shape[1:], interpret))
+
+    def exact(self, *arrays: Array) -> list[Array]:
+        def by_xla(block: Array, values: Array, *given: Array) -> list[Array]:
+            there = by_xla.interpolate(block, Slots(*given), self.form)
+            return _reals(there, by_xla.spread(values, Slots(*given), self.form, self.shape[1:]))
+
+        return jax.jit(by_xla)(*arrays)
+
+
 Trials = tuple[LineTrial | RealTrial, ...]
 
 
@@ -123,6 +192,16 @@ def of_lines(block: tuple[int, ...], dims: tuple[int, ...], room: int, ports: Po
 def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
     lead = tuple(min(n, 2) for n in shape[:-2]) if many == 2 else (_least(math.prod(shape[:-1]), WIDE),)
     return (RealTrial((*lead, *shape[-many:]), many, room),)
+
+
+def of_wires(share: tuple[int, ...], wire: Wire) -> tuple[WireTrial, ...]:
+    form = form_of((2, *share), 1, wire) if isinstance(wire, Coded) else None
+    return (WireTrial(form, shares=2),) if isinstance(form, Tiled) else ()
+
+
+def of_points(coils: int, block: tuple[int, ...], form: Form) -> tuple[PointTrial, ...]:
+    least = (2 * tile + form.reach - 1 for tile in form.tile[:-1])
+    return (PointTrial(form, (task_of(coils, block, form).coils, *map(min, block[:-1], least), block[-1])),)
 
 
 def _small(one: KernelPass, shape: tuple[int, ...], room: int, ports: Ports) -> LineTrial:
@@ -188,3 +267,7 @@ def _in_parts(y: np.ndarray, dim: int, many: int) -> np.ndarray:
 
 def _by(numbers: Sequence[int]) -> str:
     return "x".join(map(str, numbers))
+
+
+def _reals(*arrays: Array) -> list[Array]:
+    return [part for x in arrays for part in (x.real, x.imag)]

@@ -6,7 +6,6 @@ A grid step takes some shares, one group of runs (wire.Tiled) and some rows. The
 same place in several tiles, so that all operations are elementwise.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,14 +13,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ..collectives import words
-from ..collectives.messages import KERNELS
-from ..collectives.wire import LANES, LEAST_ROOM, SUBLANES, Coded, Tiled, Wire, form_of
+from ..collectives.wire import LANES, LEAST_ROOM, SUBLANES, Tiled
 from ..numerics.split_complex import Planes
 from .lines.blocks import call
 from .lines.memory import Index, Ref
@@ -47,35 +44,6 @@ def decode(form: Tiled, first: int, message: Array, interpret: bool = False) -> 
     planes = [jax.ShapeDtypeStruct(grid.plane_shape, jnp.float32)] * form.form.planes
     found = _run(grid, _decode, "decode", [message.reshape(grid.shares, *form.message)], planes, interpret)
     return tuple(plane.reshape(*lead, *form.shape) for plane in found)
-
-
-@dataclasses.dataclass(frozen=True)
-class WireTrial:
-    form: Tiled
-    shares: int
-    bound = 0.0
-
-    @property
-    def name(self) -> str:
-        form = self.form
-        return f"wire_encode and wire_decode of {self.shares} x {form.shape} in {form.form.wire.name}"
-
-    def given(self) -> list[np.ndarray]:
-        rng, shape = np.random.default_rng(0), (self.shares, *self.form.shape)
-        return [rng.standard_normal(shape, np.float32) for _ in range(self.form.form.planes)]
-
-    def found(self, *arrays: Array, interpret: bool) -> list[Array]:
-        message = encode(self.form, 1, *arrays, interpret=interpret)
-        return [message, *decode(self.form, 1, message, interpret)]
-
-    def exact(self, *arrays: Array) -> list[Array]:
-        message = jax.jit(lambda *planes: self.form.encode(planes, 1))(*arrays)
-        return [message, *jax.jit(lambda words: self.form.decode(words, jnp.float32, 1))(message)]
-
-
-def wire_trials(share: tuple[int, ...], wire: Wire) -> tuple[WireTrial, ...]:
-    form = form_of((2, *share), 1, wire) if isinstance(wire, Coded) else None
-    return (WireTrial(form, shares=2),) if isinstance(form, Tiled) else ()
 
 
 class _Grid(NamedTuple):
@@ -190,6 +158,3 @@ def _place(ref: Ref, rows: Any, position: int) -> tuple[Any, ...]:
 
 def _divisor(number: int, most: int) -> int:
     return max(d for d in range(1, max(1, min(number, most)) + 1) if number % d == 0)
-
-
-KERNELS["tpu"] = (encode, decode)

@@ -5,7 +5,7 @@ of these has the weight phi(l - (W - 1)/2 - v). Invariant: an empty slot has cel
 
 On one core of an EPYC 9004 (complex64, 1e6 random points, eight blocks) a point costs LEAST + ROW W^(d-1) + CELL W^d,
 17 ns in 2-D with 4 cells, 306 ns in 3-D with 7. Gathers take 1.5 to 7 times the time, tiles 3 to 15 times. GPU costs
-are operation counts. Strips for TPUs (tpu/gridding/kernels.py) compile to within a third of the counts here.
+are operation counts. Strips for TPUs (tpu/gridding.py) compile to within a third of the counts here.
 """
 
 import dataclasses

@@ -79,14 +79,12 @@ class LongKernels(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def kernels_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ports: Ports = PLANES) -> LongKernels | None:
-    of = split_lines(shape, dim, ports)
+    of, rows = split_lines(shape, dim, ports), ports.rows
     if of is None:
         return None
     for wide in (n for n in WIDE if n == LANES or n < 2 * shape[-1]):
         rest = (*[None] * (len(of.rest) - 2), *(() if of.tiled else (SUBLANES,)), wide)
-        inside = (
-            ports.rows is None or ports.rows.dim < dim or ports.rows.start % (rest[ports.rows.dim - dim - 1] or 1) == 0
-        )
+        inside = rows is None or rows.dim < dim or rows.start % (rest[rows.dim - dim - 1] or 1) == 0
         target = target_of(of, rest, ports.sent)
         if not inside or target is None:
             continue

@@ -1,4 +1,4 @@
-"""Chunks of 128 points in a kernel, one point to a lane: their weights, and products of float32 numbers.
+"""Strips of a grid and chunks of 128 points in a kernel, one point to a lane: weights, and products of float32 numbers.
 
 A tile is T_1 x .. x T_d lowest cells, whose points touch A_i = T_i + W - 1 cells. Tiles that differ in the last
 dimension alone share a strip: A_1 x .. x A_(d-1) cells by the whole last dimension. It is copied once, while the strip
@@ -21,12 +21,14 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ...nufft.grid.form import Form
-from ...nufft.grid.window import phi
-from ..lines.blocks import rounded
-from ..lines.memory import Ref
-from ..lines.radices import LANES, SUBLANES
+from ..nufft.grid.form import Form
+from ..nufft.grid.window import phi
+from .lines.blocks import rounded
+from .lines.memory import Ref
+from .lines.radices import LANES, SUBLANES
 
+SMALL = 12 * 2**20  # bytes of fast memory that every TPU can give; larger strips need more
+COILS = 4  # most coils at a time
 MANY = 128  # chunks whose points are copied at once
 TERMS = ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0))  # parts of the strip and of the weights, largest first
 T = TypeVar("T")
@@ -74,12 +76,6 @@ class Strip(NamedTuple):
         return list(dict.fromkeys(tuple(i for i, _ in one) for one in self.passes))
 
 
-def strip_of(form: Form, shape: tuple[int, ...]) -> Strip:
-    cells = [tile + form.reach - 1 for tile in form.tile]
-    rows, last = (rounded(n, SUBLANES) for n in cells[-2:])
-    return Strip(math.prod(cells[:-2]), rows, last, -(-(shape[-1] + last) // LANES))
-
-
 class Task(NamedTuple):
     strip: Strip
     form: Form
@@ -94,9 +90,30 @@ class Task(NamedTuple):
         """Chunks in one loop body, for the compiler to interleave."""
         return max(4, 8 // self.coils) if self.d == 2 else max(2, 4 // self.coils)
 
+    def scratch(self, adds: bool) -> list[tuple[int, ...]]:
+        """Shapes of the strip as copied, and of its lines or sums; interpolation copies a second strip ahead."""
+        strip = self.strip
+        raw = (2 * self.coils, strip.lead, strip.lane_tiles, strip.fetched, LANES)
+        lines = (strip.wide, 2 * self.coils, strip.lane_tiles * LANES, LANES)
+        return [raw, lines] if adds else [(2, *raw), (len(strip.factors), *lines)]
+
+    @property
+    def bytes(self) -> int:
+        numbers = max(sum(map(math.prod, self.scratch(adds))) for adds in (False, True))
+        return 4 * (numbers + 2 * MANY * LANES * (2 * self.d + 2 * self.coils)) + 2 * 2**20
+
+
+def task_of(coils: int, shape: tuple[int, ...], form: Form) -> Task:
+    """As many coils at a time as fit in small fast memory."""
+    cells = [tile + form.reach - 1 for tile in form.tile]
+    rows, last = (rounded(n, SUBLANES) for n in cells[-2:])
+    strip = Strip(math.prod(cells[:-2]), rows, last, -(-(shape[-1] + last) // LANES))
+    tasks = [Task(strip, form, n) for n in range(1, COILS + 1) if coils % n == 0]
+    return max([task for task in tasks if task.bytes <= SMALL], default=tasks[0], key=lambda task: task.coils)
+
 
 class Chunk(NamedTuple):
-    """A chunk's column of the table: see `kernels.chunk_table`."""
+    """A chunk's column of the table."""
 
     last: Array
     following: Array
@@ -106,6 +123,25 @@ class Chunk(NamedTuple):
     then_lead: Array
     then_row: Array
     fresh: Array
+
+
+def chunk_table(start: Array, count: Array) -> Array:
+    """Eight integers for each chunk, (8, chunks), padded to a multiple of MANY: see `Chunk`.
+
+    First cell in the last dimension; the first chunk of the next strip, or `count`; parity of the strip; first cells of
+    the strip in the first dimension and in the second; of the next strip; whether the strip begins here.
+    """
+    chunks, d = start.shape
+    number = jnp.arange(chunks, dtype=jnp.int32)
+    lead = start[:, 0] if d == 3 else jnp.zeros_like(start[:, 0])
+    strip = jnp.stack([lead, start[:, -2]])
+    fresh = (number == 0) | jnp.any(strip != jnp.roll(strip, 1, axis=1), axis=0)
+    begins = jnp.where(fresh & (number < count), number, count)
+    following = lax.cummin(jnp.concatenate([begins[1:], jnp.reshape(count, 1).astype(jnp.int32)]), reverse=True)
+    parity = (jnp.cumsum(fresh.astype(jnp.int32), dtype=jnp.int32) - 1) % 2
+    then = strip[:, jnp.minimum(following, chunks - 1)]
+    table = jnp.stack([start[:, -1], following, parity, *strip, *then, fresh.astype(jnp.int32)])
+    return jnp.pad(table, ((0, 0), (0, -chunks % MANY)))
 
 
 def chunk_at(table: Ref, i: Array) -> Chunk:

@@ -1,1 +1,0 @@
-"""Pallas kernels that interpolate and spread scattered points."""
