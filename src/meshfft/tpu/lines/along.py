@@ -26,6 +26,7 @@ from .memory import Arrived, Index, Ref, Refs, loop, register, start
 from .radices import LANES, SUBLANES, Pair, Weight, Whole, dft, last_twiddles, radices, times, twiddles
 
 PITCH = 9  # rows between registers for the last pass
+MANY_REGISTERS = 2**25  # bytes of fast memory of TPUs with 64 registers
 Operand = Refs | Arrived
 Load = Callable[[int, Any, Index], Pair]  # the operand of pass p: register i, tile t
 Store = Callable[[int, Any, Index, Pair], None]
@@ -34,9 +35,17 @@ Weights = list[tuple[Weight, Weight]]
 
 @dataclasses.dataclass(frozen=True)
 class FFTLine:
+    """A length along the rows of registers; `many_registers` of a core, 64 and not 32, hold two more tiles at once."""
+
     length: int
     sign: int
     untiled: bool = False
+    many_registers: bool = False
+
+    @property
+    def at_once(self) -> int:
+        """Tiles of 128 columns in one loop body: independent work for the compiler to interleave."""
+        return 4 if self.many_registers else 2
 
     @property
     def registers(self) -> int:
@@ -103,13 +112,8 @@ def along_untiled(
     passes(line, table, load, store, range(scratch[0].shape[2] // LANES), source)
 
 
-def along_rows(
-    line: FFTLine, tables: Sequence[Ref], source: Operand, scratch: Refs, target: Refs, tiles: int, at_once: int
-) -> None:
-    """FFTs of the rows of (N, columns), with `at_once` tiles of 128 columns in one loop body.
-
-    `source` may be `scratch` or `target`; `order` assigns them.
-    """
+def along_rows(line: FFTLine, tables: Sequence[Ref], source: Operand, scratch: Refs, target: Refs, tiles: int) -> None:
+    """FFTs of the rows of (N, columns); `source` may be `scratch` or `target`, which `order` assigns."""
     last = len(line.radices) - 1
     buffers = buffers_of(last + 1, source, target, scratch)
 
@@ -131,10 +135,11 @@ def along_rows(
         passes(line, tables[0], load, store, tiles, source)
         last_pass(line, tables[1], read, put, tiles)
 
-    by_tiles(tiles, at_once, run)
+    by_tiles(line, tiles, run)
 
 
-def by_tiles(tiles: int, at_once: int, run: Callable[[Sequence[Index]], None]) -> None:
+def by_tiles(line: FFTLine, tiles: int, run: Callable[[Sequence[Index]], None]) -> None:
+    at_once = line.at_once
     full, rest = divmod(tiles, at_once)
     loop(full, lambda g: run([g * at_once + tile for tile in range(at_once)]))
     if rest:
@@ -162,28 +167,15 @@ def passes(
     begin: int = 0,
 ) -> None:
     """All radices over registers from `begin` on, without the last pass of tiled lines."""
-    done = math.prod(line.radices[:begin])
-    for p, radix in list(enumerate(line.radices))[begin:]:
-        each = source.each if p == 0 and isinstance(source, Arrived) else None
-        _one_pass(line, p, done, table, load, store, tiles, each)
-        done *= radix
+    for p in range(begin, len(line.radices)):
+        _one_pass(line, p, table, load, store, tiles, source)
 
 
 def _one_pass(
-    line: FFTLine,
-    p: int,
-    done: int,
-    table: Ref,
-    load: Load,
-    store: Store,
-    tiles: Sequence[Index],
-    each: Callable[[int, int, Callable[[Index, Callable[[int], Any]], None]], None] | None,
+    line: FFTLine, p: int, table: Ref, load: Load, store: Store, tiles: Sequence[Index], source: Operand | None
 ) -> None:
-    """One radix: twiddled butterflies, for each of `done` registers that earlier passes have transformed.
-
-    `each` calls a body for every butterfly of the first pass, with the register to read for each a < radix.
-    """
-    radix = line.radices[p]
+    """One radix: twiddled butterflies, for each of `done` registers that earlier passes have transformed."""
+    radix, done = line.radices[p], math.prod(line.radices[:p])
     left, kept = line.registers // (done * radix), line.kept if p == 0 else radix
 
     def butterfly(b: Index, d: Index, weights: Weights, where: Callable[[int], Any]) -> None:
@@ -196,10 +188,10 @@ def _one_pass(
         weights = weights_of(line, p, table, b)
         line.each_transformed(done, lambda d: butterfly(b, d, weights, lambda a: (a * left + b) * done + d))
 
-    if each is None:
-        loop(left, twiddled)
+    if p == 0 and isinstance(source, Arrived):
+        source.each(radix, left, lambda b, where: butterfly(b, 0, weights_of(line, p, table, b), where))
     else:
-        each(radix, left, lambda b, where: butterfly(b, 0, weights_of(line, p, table, b), where))
+        loop(left, twiddled)
 
 
 def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:

@@ -23,7 +23,6 @@ from .radices import LANES, SUBLANES
 BUFFERS = 2  # of a block: one is used while another is copied
 MARGIN = 2**20  # bytes for values that do not stay in registers
 WIDE = (512, 256, 128)
-MANY_REGISTERS = 2**25  # bytes of fast memory of TPUs with 64 registers
 BlockSizes = tuple[int | None, ...]
 BlockIndex = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
 T = TypeVar("T")
@@ -131,8 +130,7 @@ class Divided:
 class Kernel:
     """A kernel: its name, function, lines, blocks to read and write, and scratch memories of two planes each.
 
-    `twist` is a table of scalar weights, and the row for each grid step. `fixed` are tables for all steps, `more` the
-    sizes of further scratch memories.
+    `twist` is a table of scalar weights, and the row for each grid step; `fixed` are tables for all steps.
     """
 
     name: str
@@ -140,22 +138,15 @@ class Kernel:
     lines: tuple[FFTLine, ...]
     source: Blocked | Divided
     target: Blocked | Divided
-    scratch: tuple[int, ...]
-    memories: int = 1
-    at_once: int = 2  # tiles in one loop body: independent work for the compiler to interleave
+    scratch: tuple[tuple[int, ...], ...]
     twist: tuple[np.ndarray, Callable[..., Index]] | None = None
     fixed: tuple[np.ndarray, ...] = ()
-    more: tuple[tuple[int, ...], ...] = ()
 
     @functools.cached_property
     def bytes(self) -> int:
         tables = sum(line.table_bytes for line in self.lines) + sum(table.nbytes for table in self.fixed)
-        scratch = 8 * sum(map(math.prod, self._scratches))
+        scratch = 8 * sum(map(math.prod, self.scratch))
         return self.source.bytes + self.target.bytes + scratch + tables + MARGIN
-
-    @property
-    def _scratches(self) -> tuple[tuple[int, ...], ...]:
-        return (self.scratch,) * self.memories + self.more
 
     def run(self, arrays: Sequence[Array], interpret: bool) -> list[Array]:
         tables, specs = zip(*self._tables(), strict=True)
@@ -177,7 +168,7 @@ class Kernel:
             grid=steps,
             in_specs=[*specs, *self.source.specs()],
             out_specs=target.specs(),
-            scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self._scratches for _ in range(2)],
+            scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self.scratch for _ in range(2)],
             compiler_params=pltpu.CompilerParams(
                 vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(steps)
             ),
@@ -234,10 +225,6 @@ def linear_on_tpu(
 
     made: Planes = jax.custom_derivatives.linear_call(forward, lambda _, cts: transpose(cts), None, given)
     return made
-
-
-def tiles_at_once(room: int) -> int:
-    return 4 if room >= MANY_REGISTERS else 2
 
 
 def scratch_of(tiles: int, *lines: FFTLine) -> tuple[int, ...]:

@@ -126,7 +126,7 @@ def _first(of: SplitLines, sign: int, rest: BlockSizes, piece: int, ports: Ports
     target = Blocked(between, (*none, of.first, None, 2, of.eight, *rest), 1, written, steps, both)
     twist = _twist(of, sign, piece), lambda *step: step[ndim + 1] * tall + step[ndim + 2]
     fixed = (_sublane_twist(of.first, of.length, sign),) if of.tiled else ()
-    name, scratch = f"fft_{kinds(of.tiled)[0]}_{of.length}", (of.first, SUBLANES, rest[-1] or 1)
+    name, scratch = f"fft_{kinds(of.tiled)[0]}_{of.length}", ((of.first, SUBLANES, rest[-1] or 1),)
     return Kernel(name, _twisted, (line,), source, target, scratch, twist=twist, fixed=fixed)
 
 
@@ -140,9 +140,9 @@ def _second(of: SplitLines, sign: int, rest: BlockSizes, target: Blocked | Divid
 
     source = Blocked(shape, sizes, of.pieces, read, target.steps)
     apart = rounded(SUBLANES * (line.length + 1), SUBLANES)
-    more = ((wide // LANES, apart, LANES),) * of.tiled
+    scratch = ((line.length, SUBLANES, wide), *((wide // LANES, apart, LANES),) * of.tiled)
     name = f"fft_{kinds(of.tiled)[1]}_{of.length}"
-    return Kernel(name, _second_kernel, (line,), source, target, (line.length, SUBLANES, wide), more=more)
+    return Kernel(name, _second_kernel, (line,), source, target, scratch)
 
 
 def _twisted(kernel: Kernel, tables: Sequence[Ref], source: Operand, scratch: list[Refs], target: Refs) -> None:
@@ -159,7 +159,7 @@ def _second_kernel(
 ) -> None:
     (line,) = kernel.lines
     lines: Operand = Arrived(source, source[0].shape[2])
-    if kernel.more:
+    if len(scratch) > 1:
         _interleave(source, line.length, scratch[-1])
         re, im = scratch[-1]
         lines = Apart(re, line.length + 1), Apart(im, line.length + 1)

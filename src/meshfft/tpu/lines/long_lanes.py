@@ -24,8 +24,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ...numerics.phases import host_roots
-from .along import PITCH, FFTLine, last_pass, passes
-from .blocks import MANY_REGISTERS, Blocked, Kernel, rounded
+from .along import MANY_REGISTERS, PITCH, FFTLine, last_pass, passes
+from .blocks import Blocked, Kernel, rounded
 from .memory import Index, Ref, Refs, loop, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, in_planes, radices, times
 
@@ -76,7 +76,7 @@ def kernel_of(name: str, shape: Sequence[int], sign: int, room: int) -> Kernel |
     if length % (LANES * SUBLANES) or not radices(line.registers):
         return None
     blocks = Blocked(tuple(shape), (*[None] * (len(shape) - 2), block, length))
-    kernel = Kernel(name, transform, line.lines, blocks, blocks, (line.rows, LANES), memories=3, fixed=line.tables())
+    kernel = Kernel(name, transform, line.lines, blocks, blocks, ((line.rows, LANES),) * 3, fixed=line.tables())
     return kernel if kernel.bytes <= room else None
 
 

@@ -31,9 +31,7 @@ QUARTERS = 4  # of the eight parts of a spectrum, those with k < N / 2
 
 @dataclasses.dataclass(frozen=True)
 class RealLine(FFTLine):
-    """A length of real lines, and whether rows of registers can be reversed."""
-
-    flips: bool = False
+    """Real lines. TPUs with many registers can also reverse the rows of one."""
 
     @property
     def half(self) -> int:
@@ -51,7 +49,7 @@ class RealLine(FFTLine):
 
     @property
     def mirrored(self) -> bool:
-        return self.flips and self.registers // 2 + 1 >= SUBLANES
+        return self.many_registers and self.registers // 2 + 1 >= SUBLANES
 
     @property
     def bins(self) -> int:
@@ -85,9 +83,7 @@ def real_plane(line: RealLine, memories: Sequence[Refs]) -> Ref:
     return memories[len(line.radices) % 2][0]
 
 
-def half_along_rows(
-    line: RealLine, tables: Sequence[Ref], scratch: Refs, target: Refs, tiles: int, at_once: int
-) -> None:
+def half_along_rows(line: RealLine, tables: Sequence[Ref], scratch: Refs, target: Refs, tiles: int) -> None:
     source, last = real_plane(line, (scratch, target)), len(line.radices) - 1
     buffers = buffers_of(last + 1, (source, source), target, scratch)
 
@@ -119,12 +115,10 @@ def half_along_rows(
         if not line.mirrored:
             _middle(line, scratch, target, tiles)
 
-    by_tiles(tiles, at_once, run)
+    by_tiles(line, tiles, run)
 
 
-def real_along_rows(
-    line: RealLine, tables: Sequence[Ref], scratch: Refs, source: Refs, tiles: int, at_once: int
-) -> None:
+def real_along_rows(line: RealLine, tables: Sequence[Ref], scratch: Refs, source: Refs, tiles: int) -> None:
     """Real lines of (N, columns) of half spectra, written to `real_plane`; `source` is overwritten."""
     last = len(line.radices) - 1
     buffers = [scratch, *((source, scratch)[p % 2] for p in range(last))]
@@ -151,7 +145,7 @@ def real_along_rows(
         passes(line, tables[0], load, store, tiles, begin=1)
         _last_onto_real(line, tables[0], lambda i, tile: load(last + 1, i, tile), target, tiles)
 
-    by_tiles(tiles, at_once, run)
+    by_tiles(line, tiles, run)
 
 
 def _middle(line: RealLine, source: Refs, target: Refs, tiles: Sequence[Index]) -> None:

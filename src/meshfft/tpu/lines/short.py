@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 
 from . import long_lanes
-from .along import FFTLine, Operand, along_rows, along_untiled, order, transpose
-from .blocks import MANY_REGISTERS, WIDE, Blocked, Kernel, rounded, scratch_of, tiles_at_once
+from .along import MANY_REGISTERS, FFTLine, Operand, along_rows, along_untiled, order, transpose
+from .blocks import WIDE, Blocked, Kernel, rounded, scratch_of
 from .memory import Beside, Ref, Refs
 from .radices import LANES, SUBLANES, radices
 from .real import RealLine, half_along_rows, real_along_rows, real_plane
@@ -28,14 +28,14 @@ def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False
     *lead, rows, columns = shape
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in (rows, columns)):
         return None
-    lines, tiles = (FFTLine(rows, sign), FFTLine(columns, sign)), [-(-n // LANES) for n in (rows, columns)]
-    planes = math.gcd(max(1, tiles_at_once(room) // min(tiles)), lead[-1]) if lead and not alone else 1
+    lines = tuple(FFTLine(n, sign, many_registers=room >= MANY_REGISTERS) for n in (rows, columns))
+    tiles = [-(-n // LANES) for n in (rows, columns)]
+    planes = math.gcd(max(1, lines[0].at_once // min(tiles)), lead[-1]) if lead and not alone else 1
     none = [None] * (len(lead) - 1)
     outside = [*none, planes if planes > 1 else None] if lead else []
     blocks = Blocked(tuple(shape), (*outside, rows, rounded(columns, LANES)))
-    scratch, at_once = scratch_of(planes * max(tiles), *lines), tiles_at_once(room)
-    name = f"fft_plane_{rows}x{columns}"
-    kernel = Kernel(name, transform_planes, lines, blocks, blocks, scratch, memories=2, at_once=at_once)
+    scratch = (scratch_of(planes * max(tiles), *lines),) * 2
+    kernel = Kernel(f"fft_plane_{rows}x{columns}", transform_planes, lines, blocks, blocks, scratch)
     if kernel.bytes <= room:
         return kernel
     return plane_kernel(shape, sign, room, alone=True) if planes > 1 else None
@@ -44,11 +44,10 @@ def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False
 def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -> Kernel | None:
     """A kernel of as many rows as fit, or a few long lines; `flat` takes the array as in `flattened`."""
     *lead, rows, length = flattened(shape) if flat else shape
-    line, name = FFTLine(length, sign), f"fft_lane_{length}"
+    line, name = FFTLine(length, sign, many_registers=room >= MANY_REGISTERS), f"fft_lane_{length}"
     for many in (n for n in WIDE if n == LANES or n < 2 * rows):
         blocks = Blocked((*lead, rows, length), (*[None] * len(lead), many, rounded(length, LANES)))
-        scratch, at_once = scratch_of(many // LANES, line), tiles_at_once(room)
-        kernel = Kernel(name, transform_lanes, (line,), blocks, blocks, scratch, memories=2, at_once=at_once)
+        kernel = Kernel(name, transform_lanes, (line,), blocks, blocks, (scratch_of(many // LANES, line),) * 2)
         if kernel.bytes <= room:
             return kernel
     return long_lanes.kernel_of(name, (*lead, rows, length), sign, room)
@@ -56,7 +55,7 @@ def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -
 
 def column_kernel(shape: Sequence[int], dim: int, sign: int, room: int) -> Kernel | None:
     """The widest blocks that fit in fast memory, of lines along a dimension that is not the last."""
-    line = FFTLine(shape[dim], sign, untiled=dim < len(shape) - 2)
+    line = FFTLine(shape[dim], sign, dim < len(shape) - 2, room >= MANY_REGISTERS)
     name = f"fft_{'first' if line.untiled else 'sublane'}_{line.length}"
     partial = not line.untiled and line.registers % SUBLANES  # tiles, which need narrow blocks
     for wide in (n for n in WIDE if n == LANES or (n < 2 * shape[-1] and not partial)):
@@ -65,7 +64,7 @@ def column_kernel(shape: Sequence[int], dim: int, sign: int, room: int) -> Kerne
         if line.untiled:
             sizes[-2], scratch = SUBLANES, (line.length, SUBLANES, wide)
         blocks = Blocked(tuple(shape), tuple(sizes))
-        kernel = Kernel(name, transform_columns, (line,), blocks, blocks, scratch, at_once=tiles_at_once(room))
+        kernel = Kernel(name, transform_columns, (line,), blocks, blocks, (scratch,))
         if kernel.bytes <= room:
             return kernel
     return None
@@ -74,9 +73,10 @@ def column_kernel(shape: Sequence[int], dim: int, sign: int, room: int) -> Kerne
 def real_kernel(shape: Sequence[int], many: int, sign: int, room: int, onto: bool = False) -> Kernel | None:
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in shape[-many:]):
         return None
-    line = RealLine(shape[-1], sign, flips=room >= MANY_REGISTERS)
+    many_registers = room >= MANY_REGISTERS
+    line = RealLine(shape[-1], sign, many_registers=many_registers)
     if many == 2:
-        lines: tuple[FFTLine, ...] = (line, FFTLine(shape[-2], sign))
+        lines: tuple[FFTLine, ...] = (line, FFTLine(shape[-2], sign, many_registers=many_registers))
         lead, none, rows = tuple(shape[:-1]), [None] * (len(shape) - 2), [rounded(shape[-2], LANES)]
     else:
         lines, lead, none = (line,), (math.prod(shape[:-1]),), []
@@ -88,8 +88,7 @@ def real_kernel(shape: Sequence[int], many: int, sign: int, room: int, onto: boo
         spatial = Blocked((*lead, line.length), (*none, high, rounded(line.length, LANES)), arrays=1)
         half = Blocked((*lead, line.half), (*none, high, rounded(line.half, LANES)))
         source, target = (half, spatial) if onto else (spatial, half)
-        scratch, at_once = scratch_of(tiles, *lines), tiles_at_once(room)
-        kernel = Kernel(name, transform, lines, source, target, scratch, memories=2, at_once=at_once)
+        kernel = Kernel(name, transform, lines, source, target, (scratch_of(tiles, *lines),) * 2)
         if kernel.bytes <= room:
             return kernel
     return None
@@ -114,21 +113,21 @@ def transform_planes(
     rows, columns = kernel.lines
     first, second = memories
     down, across = (-(-line.length // LANES) for line in kernel.lines)
-    planes = kernel.scratch[0] // max(down, across)
+    planes = kernel.scratch[0][0] // max(down, across)
     if planes > 1 and isinstance(source, tuple):
         source, target = (Beside(source[0]), Beside(source[1])), (Beside(target[0]), Beside(target[1]))
-    along_rows(rows, tables[:2], source, second, first, planes * across, kernel.at_once)
+    along_rows(rows, tables[:2], source, second, first, planes * across)
     transpose(first, second, rows.length, columns.length, planes)
     scratch, done = order(columns, memories)
-    along_rows(columns, tables[2:], second, scratch, done, planes * down, kernel.at_once)
+    along_rows(columns, tables[2:], second, scratch, done, planes * down)
     transpose(done, target, columns.length, rows.length, planes)
 
 
 def transform_lanes(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
-    (line,), tiles = kernel.lines, kernel.scratch[0]
+    (line,), tiles = kernel.lines, kernel.scratch[0][0]
     scratch, done = order(line, memories)
     transpose(source, memories[1], tiles * LANES, line.length)
-    along_rows(line, tables, memories[1], scratch, done, tiles, kernel.at_once)
+    along_rows(line, tables, memories[1], scratch, done, tiles)
     transpose(done, target, line.length, tiles * LANES)
 
 
@@ -139,7 +138,7 @@ def transform_columns(
     if line.untiled:
         along_untiled(line, tables[0], source, scratch, target)
     else:
-        along_rows(line, tables, source, scratch, target, kernel.scratch[0], kernel.at_once)
+        along_rows(line, tables, source, scratch, target, kernel.scratch[0][0])
 
 
 def _to_half(kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], memories: list[Refs], target: Refs) -> None:
@@ -147,11 +146,11 @@ def _to_half(kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], memor
     assert isinstance(line, RealLine)
     (block,), (scratch, done), rows = source, memories, source[0].shape[-2]
     transpose((block,), (real_plane(line, memories),), rows, line.length)
-    half_along_rows(line, tables, scratch, done, -(-rows // LANES), kernel.at_once)
+    half_along_rows(line, tables, scratch, done, -(-rows // LANES))
     if not others:
         return transpose(done, target, line.half, rows)
     transpose(done, scratch, line.half, rows)
-    along_rows(others[0], tables[2:], scratch, done, target, -(-line.half // LANES), kernel.at_once)
+    along_rows(others[0], tables[2:], scratch, done, target, -(-line.half // LANES))
 
 
 def _to_real(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Sequence[Ref]) -> None:
@@ -159,8 +158,8 @@ def _to_real(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list
     assert isinstance(line, RealLine)
     (scratch, half), rows = memories, source[0].shape[-2]
     if others:
-        along_rows(others[0], tables[2:], source, half, scratch, -(-line.half // LANES), kernel.at_once)
+        along_rows(others[0], tables[2:], source, half, scratch, -(-line.half // LANES))
         source = scratch
     transpose(source, half, rows, line.half)
-    real_along_rows(line, tables, scratch, half, -(-rows // LANES), kernel.at_once)
+    real_along_rows(line, tables, scratch, half, -(-rows // LANES))
     transpose((real_plane(line, memories),), target, line.length, rows)
