@@ -77,7 +77,7 @@ def test_values_of_parts_and_pieces(name: str) -> None:
 
     def run(*leaves: Array) -> Any:
         block: Any = Pieces(leaves, *came[:2]) if came else leaves
-        return fft_between(block, dims, sign, room, rows, sent, interpret=True)
+        return fft_between(block, dims, sign, room, Ports(rows, sent=sent), interpret=True)
 
     if isinstance(given, Pieces):
         assert error(np.asarray(given.joined()[0]), x.real) == 0

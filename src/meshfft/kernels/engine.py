@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from jax import Array
 
 from ..collectives.all_to_all import Grid
-from ..collectives.pieces import PLANES, Pieces, Ports, Rows
+from ..collectives.pieces import PLANES, Pieces, Ports
 from ..collectives.wire import Coded, Wire
 from ..kept import Trial
 from ..machine.chip import Chip
@@ -170,14 +170,7 @@ class Sender(Engine[Planes]):
         """Whether such a block is stored in the order of its dimensions, like parts."""
 
     @abc.abstractmethod
-    def between(
-        self,
-        given: Planes | Pieces,
-        dims: tuple[int, ...],
-        sign: int,
-        rows: Rows | None = None,
-        sent: tuple[int, int] | None = None,
-    ) -> Planes:
+    def between(self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, ports: Ports = PLANES) -> Planes:
         """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes) to send."""
 
     @abc.abstractmethod

@@ -187,8 +187,8 @@ class Pipeline(Sends, Kernels):
         local, move, rows = self._local, self.move, self._rows(layout)
         size, arrays = -(-rows // self.chunks), []
         for start in range(0, rows, size):
-            chunk, parts = Rows(self.dim, start, size), (move.target, move.parts)
-            (sent,) = self._sender.between(given, local.dims, local.sign, chunk, parts)
+            ports = Ports(Rows(self.dim, start, size), sent=(move.target, move.parts))
+            (sent,) = self._sender.between(given, local.dims, local.sign, ports)
             arrays.append(exchange_parts(sent, move.axes, self._wire))
         return Pieces(tuple(arrays), move.source, self.dim)
 

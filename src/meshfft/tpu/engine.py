@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..collectives.pieces import Pieces, Ports, Rows, in_parts
+from ..collectives.pieces import PLANES, Pieces, Ports, in_parts
 from ..kernels.real import XLA_REAL
 from ..numerics.split_complex import Planes, join, split
 from .lines.blocks import linear_on_tpu, rounded
@@ -124,18 +124,17 @@ def fft_between(
     dims: Sequence[int],
     sign: int,
     room: int,
-    rows: Rows | None = None,
-    sent: tuple[int, int] | None = None,
+    ports: Ports = PLANES,
     interpret: bool = False,
 ) -> Planes:
-    """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes) with the dimension
-    sent[0] in sent[1] parts."""
+    """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes)."""
     pieces = given if isinstance(given, Pieces) else None
     arrays, block = (given.arrays, given.shape) if isinstance(given, Pieces) else (given, given[0].shape)
-    ports = Ports(rows, pieces.came if pieces else None, sent)
-    if pieces and rows and (whole := one_piece(block, ports)) != ports:
-        arrays, ports, rows = pieces.arrays[rows.start // rows.size :][:1], whole, whole.rows
+    ports = ports._replace(came=pieces.came if pieces else None)
+    if pieces and ports.rows and (whole := one_piece(block, ports)) != ports:
+        arrays, ports = arrays[ports.rows.start // ports.rows.size :][:1], whole
         pieces = Pieces(arrays, pieces.source, pieces.source)
+    rows, sent = ports.rows, ports.sent
 
     def plain(arrays: Planes) -> Planes:
         planes = dataclasses.replace(pieces, arrays=arrays).joined() if pieces else arrays

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..collectives.all_to_all import Grid
 from ..collectives.dimensions import resize
-from ..collectives.pieces import PLANES, Pieces, Ports, Rows
+from ..collectives.pieces import PLANES, Pieces, Ports
 from ..collectives.wire import SUBLANES, Coded, Wire
 from ..kept import Trial
 from ..kernels.bluestein import fft_tables, padded_length
@@ -100,15 +100,8 @@ class VectorFFT(Sender):
     def keeps_order(self, block: tuple[int, ...]) -> bool:
         return engine.kept_order(block) == tuple(range(len(block)))
 
-    def between(
-        self,
-        given: Planes | Pieces,
-        dims: tuple[int, ...],
-        sign: int,
-        rows: Rows | None = None,
-        sent: tuple[int, int] | None = None,
-    ) -> Planes:
-        return engine.fft_between(given, dims, sign, self.room, rows, sent)
+    def between(self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, ports: Ports = PLANES) -> Planes:
+        return engine.fft_between(given, dims, sign, self.room, ports)
 
     def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:
         return trials.of_wires(share, wire)

@@ -16,7 +16,7 @@ from jax import Array
 
 from ..collectives.pieces import PLANES, Came, Ports, Rows
 from .lines import long_columns, short
-from .lines.blocks import Blocked, Divided, Kernel, result_of
+from .lines.blocks import Blocked, Kernel, result_of
 from .lines.long_columns import LongKernels
 from .lines.memory import legible
 from .lines.radices import LANES, SUBLANES, radices
@@ -149,9 +149,8 @@ def _candidates(
     return [kernel for kernel in found if kernel is not None and (any_rows or short.is_full(kernel))]
 
 
-def _source(kernel: Kernel, one: KernelPass, rows: Rows | None, came: Came | None) -> Blocked | Divided | None:
+def _source(kernel: Kernel, one: KernelPass, rows: Rows | None, came: Came | None) -> Blocked | None:
     blocks = kernel.source
-    assert isinstance(blocks, Blocked)
     if rows is not None:
         size = blocks.sizes[rows.dim] or 1
         if rows.dim in one.dims or rows.start % size or (rows.size % size and rows.size != blocks.shape[rows.dim]):
@@ -159,26 +158,25 @@ def _source(kernel: Kernel, one: KernelPass, rows: Rows | None, came: Came | Non
         blocks = blocks.begun(rows.dim, rows.start)
     if came is None:
         return blocks
-    line, divided = kernel.lines[0], Divided(blocks, came.source, came.parts, came.pieces)
     if one.kind == "lane" or came.source != one.dims[0] or came.dim != came.source:
         return None
-    whole = divided.rows % (1 if line.untiled else SUBLANES) == 0
-    return divided if whole and legible(line.radices[0], came.parts, came.pieces) else None
+    line, piece = kernel.lines[0], blocks.shape[came.dim] // came.parts // came.pieces
+    whole = line.untiled or piece % SUBLANES == 0
+    readable = whole and legible(line.radices[0], came.parts, came.pieces)
+    return blocks.came(came.dim, came.parts, came.pieces, line) if readable else None
 
 
-def _target(kernel: Kernel, one: KernelPass, sent: tuple[int, int] | None) -> Blocked | Divided | None:
+def _target(kernel: Kernel, one: KernelPass, sent: tuple[int, int] | None) -> Blocked | None:
     blocks = kernel.target
     if sent is None:
         return blocks
-    assert isinstance(blocks, Blocked)
     dim, parts = sent
-    divided, behind = Divided(blocks, dim, parts), len(blocks.shape) - 1 - dim
-    tile = blocks.sizes[dim] or 1
-    if divided.whole:
+    tile, behind = blocks.sizes[dim] or 1, len(blocks.shape) - 1 - dim
+    if blocks.holds(dim):
         tile = (LANES, SUBLANES)[behind] if behind < 2 else 1
         if one.kind == "sublane" and kernel.lines[0].registers % SUBLANES:
             return None  # its last pass does not store whole tiles
-    return divided if divided.rows % tile == 0 else None
+    return blocks.sent(dim, parts) if blocks.shape[dim] // parts % tile == 0 else None
 
 
 def _is_flat(one: KernelPass, shape: Sequence[int], ports: Ports) -> bool:

@@ -17,7 +17,7 @@ from jax.experimental.pallas import tpu as pltpu
 from ...layout.placement import varying
 from ...numerics.split_complex import Planes
 from .along import FFTLine
-from .memory import Arrived, Index, Parted, Ref, Refs, div, rem
+from .memory import Arrived, Index, Parted, Ref, div, rem
 from .radices import LANES, SUBLANES
 
 BUFFERS = 2  # of a block: one is used while another is copied
@@ -42,10 +42,11 @@ class Blocked:
     place: BlockIndex = lambda *step: step
     grid: tuple[int, ...] | None = None
     views: Callable[[Sequence[Ref]], Any] = tuple
+    known_bytes: int | None = None
 
     @property
     def bytes(self) -> int:
-        return 4 * self.arrays * BUFFERS * math.prod(size or 1 for size in self.sizes)
+        return self.known_bytes or 4 * self.arrays * BUFFERS * math.prod(size or 1 for size in self.sizes)
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -63,67 +64,37 @@ class Blocked:
 
         return dataclasses.replace(self, place=place) if shift else self
 
-    def read(self, refs: Sequence[Ref], line: FFTLine) -> Any:
-        return self.views(refs)
+    def holds(self, dim: int) -> bool:
+        """Whether a block has the whole dimension."""
+        size = self.sizes[dim]
+        return size is not None and size >= self.shape[dim]
 
-    def written(self, refs: Sequence[Ref]) -> Any:
-        return self.views(refs)
+    def sent(self, dim: int, parts: int) -> "Blocked":
+        """The blocks of one array (parts, planes, ..), with a dimension of these planes in parts."""
+        if self.holds(dim):
+            inside = sum(size is not None for size in self.sizes[:dim])
+            return self._divided(dim, parts, 1, lambda refs: (Parted(refs[0], 0, inside), Parted(refs[0], 1, inside)))
+        return self._divided(dim, parts, 1, lambda refs: (refs[0].at[0], refs[0].at[1]))
 
+    def came(self, dim: int, parts: int, pieces: int, line: FFTLine) -> "Blocked":
+        """The blocks of received pieces (parts, planes, ..) of these planes."""
+        registers = self.shape[dim] // parts // pieces // (1 if line.untiled else SUBLANES)
+        return self._divided(dim, parts, pieces, lambda refs: Arrived(refs, registers))
 
-@dataclasses.dataclass(frozen=True)
-class Divided:
-    """Arrays (parts, planes, ..) with a divided dimension: one array to send, or received pieces."""
-
-    plane: Blocked  # of an undivided plane
-    dim: int
-    parts: int
-    arrays: int = 1
-
-    @property
-    def whole(self) -> bool:
-        size = self.plane.sizes[self.dim]
-        return size is not None and size >= self.plane.shape[self.dim]
-
-    @property
-    def rows(self) -> int:
-        return self.plane.shape[self.dim] // self.parts // self.arrays
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.parts, 2, *self._divided(self.plane.shape))
-
-    @property
-    def bytes(self) -> int:
-        return dataclasses.replace(self.plane, arrays=2).bytes
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        return self.plane.steps
-
-    def specs(self) -> list[pl.BlockSpec]:
-        if self.whole:
-            sizes = (self.parts, 2, *self._divided(self.plane.sizes))
-            return [pl.BlockSpec(sizes, lambda *step: (0, 0, *self.plane.place(*step)))] * self.arrays
-        each = self.rows // (self.plane.sizes[self.dim] or 1)
+    def _divided(self, dim: int, parts: int, arrays: int, views: Callable[[Sequence[Ref]], Any]) -> "Blocked":
+        rows, size = self.shape[dim] // parts // arrays, self.sizes[dim] or 1
+        shape = (parts, 2, *self.shape[:dim], rows, *self.shape[dim + 1 :])
 
         def place(*step: Index) -> tuple[Index, ...]:
-            at = list(self.plane.place(*step))
-            part, at[self.dim] = div(at[self.dim], each), rem(at[self.dim], each)
+            at = list(self.place(*step))
+            part, at[dim] = div(at[dim], rows // size), rem(at[dim], rows // size)
             return (part, 0, *at)
 
-        return [pl.BlockSpec((None, 2, *self.plane.sizes), place)] * self.arrays
-
-    def read(self, refs: Sequence[Ref], line: FFTLine) -> Arrived:
-        return Arrived(refs, self.rows // (1 if line.untiled else SUBLANES))
-
-    def written(self, refs: Sequence[Ref]) -> Refs:
-        if not self.whole:
-            return refs[0].at[0], refs[0].at[1]
-        dim = sum(size is not None for size in self.plane.sizes[: self.dim])
-        return Parted(refs[0], 0, dim), Parted(refs[0], 1, dim)
-
-    def _divided(self, sizes: tuple[T, ...]) -> tuple[T | int, ...]:
-        return (*sizes[: self.dim], self.rows, *sizes[self.dim + 1 :])
+        blocks = Blocked(shape, (None, 2, *self.sizes), arrays, place, self.steps, views, self.bytes)
+        if not self.holds(dim):
+            return blocks
+        sizes = (parts, 2, *self.sizes[:dim], rows, *self.sizes[dim + 1 :])
+        return dataclasses.replace(blocks, sizes=sizes, place=lambda *step: (0, 0, *self.place(*step)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,8 +107,8 @@ class Kernel:
     name: str
     transform: Callable[..., None]  # takes the kernel, tables, source, scratch memories and target
     lines: tuple[FFTLine, ...]
-    source: Blocked | Divided
-    target: Blocked | Divided
+    source: Blocked
+    target: Blocked
     scratch: tuple[tuple[int, ...], ...]
     twist: tuple[np.ndarray, Callable[..., Index]] | None = None
     fixed: tuple[np.ndarray, ...] = ()
@@ -156,8 +127,7 @@ class Kernel:
         def body(*refs: Ref) -> None:
             source, written = (refs[begin:end] for begin, end in itertools.pairwise(ends))
             scratch = [(refs[j], refs[j + 1]) for j in range(ends[2], len(refs), 2)]
-            read = self.source.read(source, self.lines[0])
-            self.transform(self, refs[: ends[0]], read, scratch, target.written(written))
+            self.transform(self, refs[: ends[0]], self.source.views(source), scratch, target.views(written))
 
         return call(
             body,

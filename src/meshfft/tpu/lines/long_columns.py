@@ -22,11 +22,10 @@ from jax import Array
 from jax.experimental import pallas as pl
 
 from ...collectives.pieces import PLANES, Ports
-from ...numerics.phases import host_roots
 from .along import FFTLine, Operand, along_untiled
-from .blocks import WIDE, Blocked, BlockSizes, Divided, Kernel, result_of, rounded, steps_of
+from .blocks import WIDE, Blocked, BlockSizes, Kernel, result_of, rounded, steps_of
 from .memory import Apart, Arrived, Index, Parted, PlaneView, Ref, Refs, div, legible, loop, register, rem
-from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, radices, times
+from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, radices, roots, times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,12 +124,12 @@ def _first(of: SplitLines, sign: int, rest: BlockSizes, piece: int, ports: Ports
     between = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
     target = Blocked(between, (*none, of.first, None, 2, of.eight, *rest), 1, written, steps, both)
     twist = _twist(of, sign, piece), lambda *step: step[ndim + 1] * tall + step[ndim + 2]
-    fixed = (_sublane_twist(of.first, of.length, sign),) if of.tiled else ()
+    fixed = (on_all_lanes(roots(of.first, SUBLANES, of.length, sign)),) if of.tiled else ()
     name, scratch = f"fft_{kinds(of.tiled)[0]}_{of.length}", ((of.first, SUBLANES, rest[-1] or 1),)
     return Kernel(name, _twisted, (line,), source, target, scratch, twist=twist, fixed=fixed)
 
 
-def _second(of: SplitLines, sign: int, rest: BlockSizes, target: Blocked | Divided) -> Kernel:
+def _second(of: SplitLines, sign: int, rest: BlockSizes, target: Blocked) -> Kernel:
     line, ndim, wide = FFTLine(of.second, sign, untiled=True), len(of.lead), rest[-1] or 1
     shape = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
     sizes = (*[None] * ndim, of.eight, of.parts, 2, of.rows, *rest)
@@ -188,14 +187,8 @@ def _interleave(source: Sequence[Ref], length: int, target: Refs) -> None:
 def _twist(of: SplitLines, sign: int, piece: int) -> np.ndarray:
     """exp(sign 2 pi i b k / N) of one piece, for every b, or every eighth: (steps, 2, A)."""
     rows, length = (n // (of.eight or 1) for n in (of.second, of.length))
-    table = in_planes(host_roots(np.outer(np.arange(rows), np.arange(of.first)), length, sign), 1)
+    table = in_planes(roots(rows, of.first, length, sign), 1)
     return table.reshape(of.parts, of.pieces, -1, 2, of.first)[:, piece].reshape(-1, 2, of.first)
-
-
-@functools.lru_cache(maxsize=32)
-def _sublane_twist(first: int, length: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i s k / length), of sublanes s < 8: (2, A, 8, 128)."""
-    return on_all_lanes(host_roots(np.outer(np.arange(first), np.arange(SUBLANES)), length, sign))
 
 
 def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitLines | None:
@@ -214,7 +207,7 @@ def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitL
     return made if rows % tile == 0 and readable else None
 
 
-def target_of(of: SplitLines, rest: BlockSizes, sent: tuple[int, int] | None) -> Blocked | Divided | None:
+def target_of(of: SplitLines, rest: BlockSizes, sent: tuple[int, int] | None) -> Blocked | None:
     """Target of X[i + A j], for all j and one i, or eight: planes, or parts that consist of whole blocks.
 
     Part p of the dimension itself has rows p R ... p R + R - 1:
@@ -235,13 +228,13 @@ def target_of(of: SplitLines, rest: BlockSizes, sent: tuple[int, int] | None) ->
     if left:
         return None
     if dim != ndim:
-        divided = Divided(planes, dim + (dim > ndim), parts)
-        return divided if rows % (sizes[divided.dim] or 1) == 0 else None
+        at = dim + (dim > ndim)
+        return planes.sent(at, parts) if rows % (sizes[at] or 1) == 0 else None
     small, large = sorted((rows, of.first))
     if large % small or (rows % eight and eight % rows) or of.first % eight:
         return None
     if rows >= of.first:
-        return Divided(planes, ndim, parts)
+        return planes.sent(ndim, parts)
     shape = (of.second, of.first // rows, 2, *of.lead, rows, *of.rest)
     if rows < eight:
         block: BlockSizes = (of.second, eight // rows, 2, *none, rows, *rest)

@@ -23,11 +23,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ...numerics.phases import host_roots
 from .along import MANY_REGISTERS, PITCH, FFTLine, last_pass, passes
 from .blocks import Blocked, Kernel, rounded
 from .memory import Index, Ref, Refs, loop, start
-from .radices import LANES, SUBLANES, Pair, Whole, dft, in_planes, radices, times
+from .radices import LANES, SUBLANES, Pair, Whole, dft, in_planes, radices, roots, times
 
 AT_ONCE = 2  # tiles that are transposed and transformed together
 
@@ -62,10 +61,9 @@ class LongLine:
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """w_N^(l i): (2, M, 128), and w_128^(j u) in each of q groups of lanes: (2, q, 128)."""
-        lanes = np.arange(LANES)
-        first = host_roots(np.outer(np.arange(self.registers), lanes), self.length, self.sign)
-        second = host_roots(np.outer(np.arange(self.groups), lanes % (LANES // self.groups)), LANES, self.sign)
-        return in_planes(first), in_planes(second)
+        first = roots(self.registers, LANES, self.length, self.sign)
+        second = roots(self.groups, LANES // self.groups, LANES, self.sign)
+        return in_planes(first), in_planes(np.tile(second, self.groups))
 
 
 def kernel_of(name: str, shape: Sequence[int], sign: int, room: int) -> Kernel | None:

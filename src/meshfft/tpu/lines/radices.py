@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jax import Array
 
-from ...numerics.phases import host_roots
+from ...numerics.phases import host_roots, table
 
 SUBLANES, LANES = 8, 128
 HALF = math.sqrt(0.5)
@@ -50,7 +50,7 @@ def twiddles(factors: tuple[int, ...], sign: int) -> tuple[tuple[int, ...], np.n
         left //= radix
         begins.append(size)
         if left > 1:
-            w = host_roots(np.outer(np.arange(left), np.arange(radix)), left * radix, sign)
+            w = roots(left, radix, left * radix, sign)
             parts.append(np.stack([w.real, w.imag], -1).ravel())
             size += parts[-1].size
     return tuple(begins), np.concatenate([*parts, np.zeros(2 * (not parts))]).astype(np.float32)
@@ -61,6 +61,11 @@ def last_twiddles(registers: int, sign: int) -> np.ndarray:
     """exp(sign 2 pi i s k / (8 registers)), s < 8, on all lanes: (2, 8, registers, 128)."""
     k = np.minimum(np.arange(max(registers, SUBLANES)), registers - 1)
     return on_all_lanes(host_roots(np.outer(np.arange(SUBLANES), k), SUBLANES * registers, sign))
+
+
+def roots(rows: int, columns: int, length: int, sign: int) -> np.ndarray:
+    """exp(sign 2 pi i r c / length), rounded to float32."""
+    return table(rows, columns, length, sign, np.dtype("complex64"))
 
 
 def on_all_lanes(w: np.ndarray) -> np.ndarray:

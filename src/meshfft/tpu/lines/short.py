@@ -101,7 +101,6 @@ def flattened(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_full(kernel: Kernel) -> bool:
-    assert isinstance(kernel.source, Blocked)
     rows, many = kernel.source.shape[-2], kernel.source.sizes[-2] or 1
     return rounded(rows, many) <= rows * FULL
 
