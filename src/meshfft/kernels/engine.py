@@ -61,18 +61,17 @@ class Site(NamedTuple):
 F = TypeVar("F", Array, Planes)  # the form of a block that an engine takes
 
 
-class Engine(abc.ABC, Generic[F]):
-    """One way to transform lines. Except for `offers`, `lines` has only dimensions that the engine takes."""
+class LocalEngine(abc.ABC):
+    """What is asked of every engine. Except for `offers`, `lines` has only dimensions that the engine takes."""
 
-    planar: ClassVar[bool] = False  # transforms split complex blocks
-    chunked: ClassVar[bool] = False  # works on the chunks of neighbouring exchanges
+    of_reals: ClassVar[bool] = False  # transforms real lines (RealEngine)
     slices: ClassVar[bool] = False  # multiplies float64 by slices, if matrix units have no float64
     by_xla: ClassVar[bool] = False  # kept when only XLA's engines are wanted
 
     @classmethod
     @abc.abstractmethod
     def offers(cls, lines: Lines, site: Site) -> "Iterator[Offer]":
-        """Engines of this kind, each with the dimensions it takes."""
+        """Engines of this kind, each with the dimensions it takes; of real lines, the last among them."""
 
     @classmethod
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work | None:
@@ -85,6 +84,24 @@ class Engine(abc.ABC, Generic[F]):
     @abc.abstractmethod
     def name(self) -> str:
         """The word that tables print."""
+
+    @abc.abstractmethod
+    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
+        """Cost on one device; `itemsize` is that of complex numbers, or of real ones for real lines."""
+
+    def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
+        """Its kernels to try before use; `ports` describes what they read and write."""
+        return ()
+
+
+Offer = tuple[Any, tuple[int, ...]]  # an engine and its dimensions
+
+
+class Engine(LocalEngine, Generic[F]):
+    """One way to transform complex lines."""
+
+    planar: ClassVar[bool] = False  # transforms split complex blocks
+    chunked: ClassVar[bool] = False  # works on the chunks of neighbouring exchanges
 
     @property
     def dots(self) -> tuple[Dot, ...]:
@@ -99,10 +116,6 @@ class Engine(abc.ABC, Generic[F]):
         """Relative L2 error of one dimension, for complex numbers of `itemsize` bytes."""
         return fft_error(length, itemsize)
 
-    @abc.abstractmethod
-    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Cost on one device."""
-
     def scratch(self, lines: Lines, itemsize: int) -> int | None:
         """Bytes that it works on at a time; None if it needs a second block."""
         return None
@@ -112,34 +125,15 @@ class Engine(abc.ABC, Generic[F]):
         """Transforms a block, an array or planes, whose dimensions have the transforms' lengths. `grid` has the chunks
         for a chunked engine; `first`: the block is one array, not joined from such chunks."""
 
-    def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
-        """Its kernels to try before use; `ports` describes what they read and write."""
-        return ()
 
-
-Offer = tuple[Engine[Any], tuple[int, ...]]  # an engine and its dimensions
-
-
-class RealEngine(abc.ABC):
+class RealEngine(LocalEngine):
     """One way to transform between real lines and half spectra; the last dimension is halved.
 
     half   X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 along that dimension
     real   x[n] = Re sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose: nothing is doubled
     """
 
-    @classmethod
-    @abc.abstractmethod
-    def offers(cls, lines: Lines, site: Site) -> "Iterator[RealOffer]":
-        """Engines of this kind for real lines, each with its dimensions, the last among them."""
-
-    @property
-    @abc.abstractmethod
-    def name(self) -> str:
-        """The word that tables print."""
-
-    @abc.abstractmethod
-    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Cost on one device; `itemsize` is that of real numbers."""
+    of_reals: ClassVar[bool] = True
 
     @abc.abstractmethod
     def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
@@ -148,12 +142,6 @@ class RealEngine(abc.ABC):
     @abc.abstractmethod
     def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
         """Real lines of `length` points from half spectra, an array or two planes, in the same form."""
-
-    def trials(self, lines: Lines) -> tuple[Trial, ...]:
-        return ()
-
-
-RealOffer = tuple[RealEngine, tuple[int, ...]]
 
 
 class Sender(Engine[Planes]):

@@ -13,6 +13,7 @@ Above, N = N1 N2 with n = n1 + N1 n2 and k = k1 N2 + k2, in two stages, the seco
 import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +24,7 @@ from ..machine.chip import Chip, padded
 from ..machine.work import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, join, like, scaled, split
-from .engine import Lines, RealEngine, RealOffer, Site
+from .engine import Lines, Offer, RealEngine, Site
 from .xla import XLA, balanced, fft
 
 # Passes over a block of reals around one product, around two stages, and inside these; and
@@ -39,10 +40,11 @@ HostPlanes = tuple[np.ndarray, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class XlaReal(RealEngine):
+    by_xla: ClassVar[bool] = True
     name = "xla"
 
     @classmethod
-    def offers(cls, lines: Lines, site: Site) -> Iterator[RealOffer]:
+    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
         if 1 < len(lines.dims) <= XLA_DIMS:
             yield cls(), lines.dims
         if site.machine.chip.side == 1 or not factors(lines.lengths[-1]):
@@ -71,10 +73,11 @@ class XlaReal(RealEngine):
 
 @dataclasses.dataclass(frozen=True)
 class Products(RealEngine):
+    by_xla: ClassVar[bool] = True
     name = "matmul"
 
     @classmethod
-    def offers(cls, lines: Lines, site: Site) -> Iterator[RealOffer]:
+    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
         if site.machine.chip.side > 1 and factors(lines.lengths[-1]):
             yield cls(), lines.dims[-1:]
 

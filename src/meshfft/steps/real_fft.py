@@ -15,7 +15,7 @@ from ..collectives.pieces import Came
 from ..collectives.ring import permuted
 from ..kept import Trial
 from ..kernels.engine import Lines, RealEngine, fft_error
-from ..kernels.engines import offered_for_reals
+from ..kernels.engines import offered
 from ..kernels.real import XLA_REAL
 from ..layout.layout import Layout, line_shape, nested
 from ..machine.chip import Chip
@@ -51,7 +51,7 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
             if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
                 lengths = {**{d: m.length for d, m in local_roots(layout, todo).items()}, dim: matrix.length}
                 lines = Lines(layout.block, tuple(lengths), tuple(lengths.values()), matrix.onto_real)
-                for engine, dims in offered_for_reals(lines, problem.site(layout)):
+                for engine, dims in offered(lines, problem.site(layout), of_reals=True):
                     if not matrix.onto_real or len(todo) == len(dims):
                         points = tuple(lengths[d] for d in dims)
                         yield cls(dims, matrix, (*points[:-1], matrix.rows), points, engine)

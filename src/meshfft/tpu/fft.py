@@ -18,7 +18,7 @@ from ..collectives.pieces import PLANES, Pieces, Ports
 from ..collectives.wire import SUBLANES, Coded, Wire
 from ..kept import Trial
 from ..kernels.bluestein import fft_tables, padded_length
-from ..kernels.engine import Engine, Lines, Offer, RealEngine, RealOffer, Sender, Site, fft_error, flops_of
+from ..kernels.engine import Engine, Lines, Offer, RealEngine, Sender, Site, fft_error, flops_of
 from ..kernels.engines import register
 from ..kernels.real import XLA_REAL
 from ..kernels.xla import XLA
@@ -176,7 +176,7 @@ class VectorReal(RealEngine):
     name = "vector"
 
     @classmethod
-    def offers(cls, lines: Lines, site: Site) -> Iterator[RealOffer]:
+    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
         last, room = len(lines.block) - 1, room_of(site)
         for dims in ((last - 1, last), (last,)) if room and lines.dims[-1] == last else ():
             if set(lines.dims) >= set(dims):
@@ -201,5 +201,5 @@ class VectorReal(RealEngine):
     def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
         return like(block, engine.real_fft(split(block), len(dims), length, sign, self.room, onto_real=True))
 
-    def trials(self, lines: Lines) -> tuple[Trial, ...]:
+    def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
         return trials.of_reals(lines.shape, len(lines.dims), self.room)

@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,6 @@ MARGIN = 2**20  # bytes for values that do not stay in registers
 WIDE = (512, 256, 128)
 BlockSizes = tuple[int | None, ...]
 BlockIndex = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
