@@ -150,13 +150,12 @@ def _factor(length: int, sign: int, slices: int, multiplications: int) -> tuple[
 
 def _twiddled(lines: Planes, dim: int, sign: int) -> Planes:
     rows, columns = lines[0].shape[dim : dim + 2]
+    length = rows * columns
+    if length <= TABLE:
+        entries = table(rows, columns, length, sign, np.dtype(complex))
+        factors: Planes = (jnp.asarray(entries.real), jnp.asarray(entries.imag))
+    else:
+        c, b = jnp.arange(rows, dtype=jnp.uint32)[:, None], jnp.arange(columns, dtype=jnp.uint32)[None, :]
+        factors = roots(mulmod(c, b, length), length, sign, lines[0].dtype)
     shape = tuple(n if d in (dim, dim + 1) else 1 for d, n in enumerate(lines[0].shape))
-    return times(lines, tuple(part.reshape(shape) for part in _twiddles(rows, columns, sign, lines[0].dtype)))
-
-
-def _twiddles(rows: int, columns: int, sign: int, dtype: np.dtype) -> Planes:
-    if rows * columns <= TABLE:
-        entries = table(rows, columns, rows * columns, sign, np.dtype(complex))
-        return jnp.asarray(entries.real), jnp.asarray(entries.imag)
-    c, b = jnp.arange(rows, dtype=jnp.uint32)[:, None], jnp.arange(columns, dtype=jnp.uint32)[None, :]
-    return roots(mulmod(c, b, rows * columns), rows * columns, sign, dtype)
+    return times(lines, tuple(part.reshape(shape) for part in factors))

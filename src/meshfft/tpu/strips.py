@@ -197,20 +197,21 @@ def copies(
 
 
 def weights(first: Ref, offset: Ref, i: Array, task: Task) -> tuple[Array, Array]:
-    """A chunk's products of the leading windows, (depth, 128), and its last windows, (cells, 128)."""
-    strip, at = task.strip, pl.ds(i & (MANY - 1), 1)
-    sizes = (rounded(strip.lead, SUBLANES), strip.rows, strip.cells)[-task.d :]
-    tables = [_window(first[j, at, :], offset[j, at, :], size, task.form) for j, size in enumerate(sizes)]
+    """A chunk's products of the leading windows, (depth, 128), and its last windows, (cells, 128).
+
+    A window has phi of some cells (sublanes) about points (lanes), which may touch cells from `first` on.
+    """
+    strip, form, at = task.strip, task.form, pl.ds(i & (MANY - 1), 1)
+
+    def window(j: int, cells: int) -> Array:
+        cell = lax.broadcasted_iota(jnp.int32, (cells, LANES), 0).astype(jnp.float32)
+        x = cell - (first[j, at, :].astype(jnp.float32) + np.float32((form.reach - 1) / 2)) - offset[j, at, :]
+        return phi(x, form.width, form.coefficients)
+
+    *lead, last = map(window, range(task.d), (rounded(strip.lead, SUBLANES), strip.rows, strip.cells)[-task.d :])
     if task.d == 2:
-        return tables[0], tables[1]
-    return jnp.concatenate([tables[0][a : a + 1] * tables[1] for a in range(strip.lead)]), tables[2]
-
-
-def _window(first: Array, offset: Array, cells: int, form: Form) -> Array:
-    """phi of `cells` cells (sublanes) about points (lanes) that may touch cells from `first` on; both (1, 128)."""
-    cell = lax.broadcasted_iota(jnp.int32, (cells, LANES), 0).astype(jnp.float32)
-    x = cell - (first.astype(jnp.float32) + np.float32((form.reach - 1) / 2)) - offset
-    return phi(x, form.width, form.coefficients)
+        return lead[0], last
+    return jnp.concatenate([lead[0][a : a + 1] * lead[1] for a in range(strip.lead)]), last
 
 
 def parts(x: Array) -> tuple[Array, Array, Array]:

@@ -17,6 +17,7 @@ from jax import Array
 from ..collectives.pieces import PLANES, Pieces, Ports, Rows
 from ..collectives.wire import Coded, Tiled, Wire, form_of
 from ..kernels.engine import fft_error
+from ..nufft.grid import gridding as points
 from ..nufft.grid.form import Form, Slots
 from ..numerics.dtypes import Error
 from . import gridding
@@ -137,7 +138,7 @@ class WireTrial:
 
 @dataclasses.dataclass(frozen=True)
 class PointTrial:
-    """Trial of both kernels before their first use (kept.py), in a block (C, B_1, .., B_d)."""
+    """Both kernels in a block (C, B_1, .., B_d)."""
 
     form: Form
     shape: tuple[int, ...]
@@ -145,7 +146,7 @@ class PointTrial:
 
     @property
     def name(self) -> str:
-        tile = "x".join(map(str, self.form.tile))
+        tile = _by(self.form.tile)
         return f"points_interpolate and points_spread of {self.form.reach} cells in tiles of {tile}, of {self.shape}"
 
     def given(self) -> list[np.ndarray]:
@@ -166,11 +167,11 @@ class PointTrial:
         return _reals(there, gridding.spread_out(values, Slots(*given), self.form, self.shape[1:], interpret))
 
     def exact(self, *arrays: Array) -> list[Array]:
-        def by_xla(block: Array, values: Array, *given: Array) -> list[Array]:
-            there = by_xla.interpolate(block, Slots(*given), self.form)
-            return _reals(there, by_xla.spread(values, Slots(*given), self.form, self.shape[1:]))
+        def both(block: Array, values: Array, *given: Array) -> list[Array]:
+            there = points.interpolate(block, Slots(*given), self.form)
+            return _reals(there, points.spread(values, Slots(*given), self.form, self.shape[1:]))
 
-        return jax.jit(by_xla)(*arrays)
+        return jax.jit(both)(*arrays)
 
 
 Trials = tuple[LineTrial | RealTrial, ...]

@@ -25,7 +25,8 @@ PieceRow = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that
 def register(ref: Ref, rows: Any, tile: Index, wide: int = LANES) -> Ref:
     """Some rows of up to 128 columns, in scratch memory (tiles, rows, 128) or in a block (rows, columns)."""
     if isinstance(ref, Beside):
-        return ref.register(rows, tile, wide)
+        plane, column = div(tile, ref.tiles), rem(tile, ref.tiles)
+        return _at(ref.ref, plane, rows, pl.ds(start(column, LANES).start, wide))
     if not isinstance(ref, Parted) and len(ref.shape) == 3:
         return ref.at[tile].at[rows, pl.ds(0, wide)]
     return _at(ref, rows, pl.ds(start(tile, LANES).start, wide))
@@ -51,10 +52,9 @@ class Beside:
 
     ref: Ref
 
-    def register(self, rows: Any, tile: Index, wide: int) -> Ref:
-        """Some rows of up to 128 columns, in one of the planes."""
-        tiles = self.ref.shape[2] // LANES
-        return _at(self.ref, div(tile, tiles), rows, pl.ds(start(rem(tile, tiles), LANES).start, wide))
+    @property
+    def tiles(self) -> int:
+        return int(self.ref.shape[2]) // LANES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,10 +139,8 @@ class Arrived:
     """A block in pieces from exchanges, each (parts, planes, rows, ..); rows of tiled lines count in registers.
 
     Row n = (part P + piece) m + j, for P pieces of m rows from each part. A piece is a separate array, so the piece of
-    a
-    row must be known at trace time; the part and j need not. The first radix r of N = r L reads rows a L + b, a < r:
-    see
-    `legible`.
+    a row must be known at trace time; the part and j need not. The first radix r of N = r L reads rows a L + b, a < r:
+    see `legible`.
     """
 
     refs: Sequence[Ref]
