@@ -107,11 +107,6 @@ class Engine(LocalEngine, Generic[F]):
     def dots(self) -> tuple[Dot, ...]:
         return ()
 
-    @property
-    def sender(self) -> "Sender | None":
-        """The engine, if it writes messages and reads received pieces itself."""
-        return None
-
     def error(self, length: int, itemsize: int) -> Error:
         """Relative L2 error of one dimension, for complex numbers of `itemsize` bytes."""
         return fft_error(length, itemsize)

@@ -25,7 +25,7 @@ from ..machine.work import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, join, like, scaled, split
 from .engine import Lines, Offer, RealEngine, Site
-from .xla import XLA, balanced, fft
+from .xla import XLA, balanced
 
 # Passes over a block of reals around one product, around two stages, and inside these; and
 # the real products of two stages. Fitted to the cycles of TPU v3 and v5e.
@@ -57,17 +57,17 @@ class XlaReal(RealEngine):
 
     def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
         (x,) = split(block)
-        y = jnp.fft.rfftn(x, axes=dims[-XLA_DIMS:])  # has sign -1; the other sign is its conjugate
-        y = fft(jnp.conj(y) if sign > 0 else y, dims[:-XLA_DIMS], sign)
+        y = jnp.fft.rfftn(x, axes=dims)  # has sign -1; the other sign is its conjugate
+        y = jnp.conj(y) if sign > 0 else y
         return split(y) if isinstance(block, tuple) else y
 
     def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
         """XLA's irfftn has sign +1 and doubles all bins but 0 and N / 2, so these bins are halved first."""
-        y = fft(join(split(block)), dims[:-XLA_DIMS], sign)
-        shape = [y.shape[d] for d in dims[-XLA_DIMS:-1]] + [length]
+        y = join(split(block))
+        shape = [y.shape[d] for d in dims[:-1]] + [length]
         halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
         y = scaled(jnp.conj(y) if sign < 0 else y, _along(halves, dims[-1], y.ndim))
-        x = jnp.fft.irfftn(y, shape, axes=dims[-XLA_DIMS:], norm="forward")
+        x = jnp.fft.irfftn(y, shape, axes=dims, norm="forward")
         return (x,) if isinstance(block, tuple) else x
 
 

@@ -1,11 +1,10 @@
 """XLA's own FFT of dimensions that no mesh axis cuts, fastest along the last ones; others are transposed there and
 back. Long lengths with a large prime use a chirp, by platform in one of three ways (bluestein.py).
 
-If memory is short, one batch of lines at a time is transformed in place. XLA's FFT on a GPU writes to a second array
-(openxla/xla, xla/backends/gpu/runtime/fft_thunk.cc), and cuFFT needs a workspace. In a loop only the batch is copied:
-2048^3 complex64, 64 GiB, takes 64.1 GiB if the input is donated, else 128.1 (XLA's compiler for an H200, jax 0.10.2 and
-0.11.2, without the workspace). Invariant: the array keeps its row-major layout. Otherwise XLA on a GPU transposes it
-for the whole loop, at one or two arrays more.
+XLA's FFT on a GPU writes to a second array, and cuFFT needs a workspace. If memory is short, a loop transforms a batch
+of lines at a time in place, and copies only the batch: 2048^3 complex64, 64 GiB, takes 64.1 GiB if the input is
+donated, else 128.1 (XLA's compiler for an H200, without the workspace). Invariant: the array keeps its row-major
+layout. Otherwise XLA transposes it for the whole loop, at one or two arrays more.
 """
 
 import dataclasses
@@ -141,7 +140,10 @@ class Batched(Engine[Array]):
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         batch = COPIES * max(BATCH_BYTES, max(lines.lengths) * itemsize)
         alive = (math.prod(lines.block) + lines.points) * itemsize + batch
-        nbytes = passes(lines.block, lines.dims, itemsize) * lines.points * itemsize
+        runs = _runs(lines.block, lines.dims, itemsize)
+        # Batches are taken out, transformed and put back, and transposed there and back if dimensions are behind.
+        passes = sum(2 * (2 + many + (first + many < len(lines.block))) for first, many in runs)
+        nbytes = passes * lines.points * itemsize
         return dataclasses.replace(XLA.work(lines, itemsize, chip), memory_bytes=nbytes, peak_bytes=alive)
 
     def apply(self, block: Array, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Array:
@@ -157,11 +159,6 @@ def in_batches(block: Array, dims: tuple[int, ...], sign: int) -> Array:
 
 def fits(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> bool:
     return all(max(_sides(shape, *run)) < LIMIT for run in _runs(shape, dims, itemsize))
-
-
-def passes(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> int:
-    """Reads and writes of the array: batches are taken out, transformed and put back, transposed if needed."""
-    return sum(2 * (2 + many + (first + many < len(shape))) for first, many in _runs(shape, dims, itemsize))
 
 
 def _runs(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> list[tuple[int, int]]:

@@ -64,7 +64,7 @@ class LocalFFT(Chunked, Kernels):
 
     @property
     def sender(self) -> Sender | None:
-        return self.engine.sender
+        return self.engine if isinstance(self.engine, Sender) else None
 
     def error(self, layout: Layout, itemsize: int) -> Error:
         return Error.of_all(self.engine.error(length, itemsize) for length in self.lengths)

@@ -64,10 +64,6 @@ class VectorFFT(Sender):
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work | None:
         return Work(memory_bytes=int(points * site.itemsize) * (rows > 1)) if room_of(site) else None
 
-    @property
-    def sender(self) -> Sender:
-        return self
-
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """Passes over registers that may be partly empty, and the copies around them."""
         plain = XLA.work(lines, itemsize, chip)
