@@ -15,7 +15,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,8 +27,8 @@ from .radices import LANES, SUBLANES, Pair, Weight, Whole, dft, last_twiddles, r
 PITCH = 9  # rows between registers for the last pass
 MANY_REGISTERS = 2**25  # bytes of fast memory of TPUs with 64 registers
 Operand = Refs | Arrived
-Load = Callable[[int, Any, Index], Pair]  # the operand of pass p: register i, tile t
-Store = Callable[[int, Any, Index, Pair], None]
+Load = Callable[[int, Index, Index], Pair]  # the operand of pass p: register i, tile t
+Store = Callable[[int, Index, Index, Pair], None]
 Weights = list[tuple[Weight, Weight]]
 
 
@@ -98,7 +97,7 @@ def along_untiled(
     """FFTs of the first dimension of (N, 8, columns), with result k times weigh(k)."""
     buffers, last = buffers_of(len(line.radices), source, scratch, target), len(line.radices) - 1
 
-    def load(p: int, i: Any, tile: Index) -> Pair:
+    def load(p: int, i: Index, tile: Index) -> Pair:
         if p == 0 and isinstance(source, Arrived):
             return source.load(i, slice(None), start(tile, LANES))
         re, im = (ref[i, :, start(tile, LANES)] for ref in buffers[p])
@@ -117,7 +116,7 @@ def along_rows(line: FFTLine, tables: Sequence[Ref], source: Operand, scratch: R
     last = len(line.radices) - 1
     buffers = buffers_of(last + 1, source, target, scratch)
 
-    def load(p: int, i: Any, tile: Index) -> Pair:
+    def load(p: int, i: Index, tile: Index) -> Pair:
         if p == 0 and isinstance(source, Arrived):
             return source.load((*i[:2], start(i[2], SUBLANES)), start(tile, LANES))
         return memory.load(buffers[p], start(i, SUBLANES), tile)
@@ -152,7 +151,7 @@ def order(line: FFTLine, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
     return (first, second) if len(line.radices) % 2 else (second, first)
 
 
-def buffers_of(passes: int, source: Operand, between: Refs, last: Refs) -> list[Any]:
+def buffers_of(passes: int, source: Operand, between: Refs, last: Refs) -> list[Ref]:
     """Operands of each pass, then the result of the last; passes before it alternate between two memories."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
@@ -178,7 +177,7 @@ def _one_pass(
     radix, done = line.radices[p], math.prod(line.radices[:p])
     left, kept = line.registers // (done * radix), line.kept if p == 0 else radix
 
-    def butterfly(b: Index, d: Index, weights: Weights, where: Callable[[int], Any]) -> None:
+    def butterfly(b: Index, d: Index, weights: Weights, where: Callable[[int], Index]) -> None:
         for tile in tiles:
             x = [load(p, where(a), tile) for a in range(radix)]
             for c, y in enumerate(dft(x, line.sign)[:kept]):

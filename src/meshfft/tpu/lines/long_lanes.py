@@ -15,7 +15,6 @@ registers are one row further apart than a block has rows, so that strided acces
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +24,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from .along import MANY_REGISTERS, PITCH, FFTLine, last_pass, passes
 from .blocks import Blocked, Kernel, rounded
-from .memory import Index, Ref, Refs, loop, start
+from .memory import Index, Indices, Ref, Refs, loop, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, in_planes, radices, roots, times
 
 AT_ONCE = 2  # tiles that are transposed and transformed together
@@ -91,7 +90,7 @@ def _over_registers(line: LongLine, table: Ref, weights: Ref, source: Refs, betw
     over = line.lines[0]
     last = len(over.radices) - 1
 
-    def at(p: int, i: Index, eight: int) -> tuple[Refs, tuple[Any, Any]]:
+    def at(p: int, i: Index, eight: int) -> tuple[Refs, Indices]:
         if p == 0:
             return source, (pl.ds(SUBLANES * eight, SUBLANES), start(i, LANES))
         memory, rows = (target, between)[(last + 1 - p) % 2], i * (line.block if p <= last else line.apart)
@@ -201,6 +200,6 @@ def _row(table: Ref, k: Index) -> Whole:
     return table[0, pl.ds(k, 1), :], table[1, pl.ds(k, 1), :]
 
 
-def _put(refs: Refs, place: tuple[Any, Any], value: Pair) -> None:
+def _put(refs: Refs, place: Indices, value: Pair) -> None:
     for ref, part in zip(refs, value, strict=True):
         ref[place] = part

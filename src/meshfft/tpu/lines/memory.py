@@ -18,11 +18,13 @@ from .radices import LANES, SUBLANES, Pair
 
 Ref = Any  # memory or a view of it; Pallas names no type for it
 Index = Any  # an integer, concrete or traced
+Span = slice | pl.Slice
+Indices = tuple[Index | Span, ...]
 Refs = tuple[Ref, Ref]  # of split complex numbers
 PieceRow = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that a butterfly reads for each a < radix
 
 
-def register(ref: Ref, rows: Any, tile: Index, wide: int = LANES) -> Ref:
+def register(ref: Ref, rows: Span, tile: Index, wide: int = LANES) -> Ref:
     """Some rows of up to 128 columns, in scratch memory (tiles, rows, 128) or in a block (rows, columns)."""
     if isinstance(ref, Beside):
         plane, column = div(tile, ref.tiles), rem(tile, ref.tiles)
@@ -32,17 +34,17 @@ def register(ref: Ref, rows: Any, tile: Index, wide: int = LANES) -> Ref:
     return _at(ref, rows, pl.ds(start(tile, LANES).start, wide))
 
 
-def load(refs: Refs, rows: Any, tile: Index) -> Pair:
+def load(refs: Refs, rows: Span, tile: Index) -> Pair:
     re, im = (register(ref, rows, tile)[...] for ref in refs)
     return re, im
 
 
-def store(refs: Refs, rows: Any, tile: Index, value: Pair) -> None:
+def store(refs: Refs, rows: Span, tile: Index, value: Pair) -> None:
     for ref, part in zip(refs, value, strict=True):
         register(ref, rows, tile)[...] = jnp.zeros((SUBLANES, LANES), jnp.float32) if part is None else part
 
 
-def _at(ref: Ref, *index: Any) -> Ref:
+def _at(ref: Ref, *index: Index | Span) -> Ref:
     return dataclasses.replace(ref, some=index) if isinstance(ref, Parted) else ref.at[index]
 
 
@@ -62,10 +64,10 @@ class PlaneView:
     ref: Ref
     plane: int
 
-    def __getitem__(self, index: tuple[Any, ...]) -> Any:
+    def __getitem__(self, index: Indices) -> Any:
         return self.ref[index[0], self.plane, *index[1:]]
 
-    def __setitem__(self, index: tuple[Any, ...], value: Any) -> None:
+    def __setitem__(self, index: Indices, value: Any) -> None:
         self.ref[index[0], self.plane, *index[1:]] = value
 
 
@@ -76,7 +78,7 @@ class Apart:
     ref: Ref
     rows: int
 
-    def __getitem__(self, index: tuple[Any, ...]) -> Any:
+    def __getitem__(self, index: Indices) -> Any:
         row, _, columns = index
         return register(self.ref, pl.ds(row, SUBLANES, stride=self.rows), columns.start // LANES)[...]
 
@@ -92,7 +94,7 @@ class Parted:
     plane: int
     dim: int
     lead: int = 0
-    some: tuple[Any, ...] = ()  # an index chosen before
+    some: Indices = ()  # an index chosen before
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,22 +102,22 @@ class Parted:
         sizes[self.dim] *= parts
         return tuple(sizes)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Indices) -> Any:
         index = self.some or index
         found = [self.ref[place] for place in self._places(index)]
         return found[0] if len(found) == 1 else jnp.concatenate(found, self._axis(index))
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Indices, value: Any) -> None:
         index = self.some or index
         places, axis = self._places(index), self._axis(index)
         size = value.shape[axis] // len(places) if len(places) > 1 else 0
         for n, place in enumerate(places):
             self.ref[place] = lax.slice_in_dim(value, n * size, (n + 1) * size, axis=axis) if size else value
 
-    def _axis(self, index: tuple[Any, ...]) -> int:
+    def _axis(self, index: Indices) -> int:
         return sum(hasattr(at, "start") for at in index[: self.lead + self.dim])
 
-    def _places(self, index: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def _places(self, index: Indices) -> list[Indices]:
         """Indices of the access, each within one part."""
         at, rows = index[self.lead + self.dim], self.ref.shape[self.lead + 2 + self.dim]
         if not hasattr(at, "start"):
@@ -129,7 +131,7 @@ class Parted:
         step = size if begin // rows == (begin + size - 1) // rows else math.gcd(rows, size, begin or rows)
         return [self._place(index, n // rows, pl.ds(n % rows, step)) for n in range(begin, begin + size, step)]
 
-    def _place(self, index: tuple[Any, ...], part: Index, within: Any) -> tuple[Any, ...]:
+    def _place(self, index: Indices, part: Index, within: Index | Span) -> Indices:
         at = self.lead + self.dim
         return (*index[: self.lead], part, self.plane, *index[self.lead : at], within, *index[at + 1 :])
 
@@ -161,7 +163,7 @@ class Arrived:
         for begin in range(0, inside, size):
             loop(span, functools.partial(of_part, begin=begin))
 
-    def load(self, where: tuple[Index, int, Index], *behind: Any) -> Pair:
+    def load(self, where: tuple[Index, int, Index], *behind: Index | Span) -> Pair:
         part, piece, row = where
         re, im = (self.refs[piece][part, plane, row, *behind] for plane in (0, 1))
         return re, im
@@ -173,7 +175,7 @@ def legible(radix: int, parts: int, pieces: int) -> bool:
     return parts % radix == 0 or (rest == 0 and (pieces % inside == 0 or inside % pieces == 0))
 
 
-def start(number: Index, size: int) -> Any:
+def start(number: Index, size: int) -> Span:
     return pl.ds(number * size if isinstance(number, int) else pl.multiple_of(number * size, size), size)
 
 
