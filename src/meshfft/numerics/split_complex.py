@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+Shape = tuple[int, ...]
 Planes = tuple[Array, ...]
 Block = Array | Planes
 B = TypeVar("B", bound=Block)

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from ..layout.layout import Cut, Layout
+from ..numerics.split_complex import Shape
 
 AXES = "pqrstuvw"  # axes of a mesh of tiles; no more dimensions can be cut
-Shape = tuple[int, ...]
 
 
 def partitions(items: Shape, many: int) -> Iterator[tuple[Shape, ...]]:

@@ -15,7 +15,7 @@ from jax import lax
 
 from ..collectives.pieces import PLANES, Pieces, Ports, in_parts
 from ..kernels.real import XLA_REAL
-from ..numerics.split_complex import Planes, join, split
+from ..numerics.split_complex import Planes, Shape, join, split
 from .lines.blocks import linear_on_tpu, rounded
 from .lines.radices import LANES, SUBLANES
 from .lines.short import real_kernel
@@ -34,7 +34,7 @@ class Taken(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
+def in_orders(shape: Shape, dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
     """Orders of an array that give every dimension a kernel, or (); several need a copy each, and one back."""
     supported = [d for d in dims if supports(shape, d, room)]
     home = _taken(shape, dims, kept_order(shape), room)
@@ -60,7 +60,7 @@ def _padding(size: int, tile: int) -> float:
     return rounded(size, tile) / max(size, 1)
 
 
-def _taken(shape: tuple[int, ...], dims: Sequence[int], order: tuple[int, ...], room: int) -> Taken:
+def _taken(shape: Shape, dims: Sequence[int], order: tuple[int, ...], room: int) -> Taken:
     there = tuple(shape[d] for d in order)
     return Taken(order, tuple(d for d in dims if supports(there, order.index(d), room)))
 
@@ -74,7 +74,7 @@ def _ending(ndim: int, ends: Sequence[int]) -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
+def kept_order(shape: Shape) -> tuple[int, ...]:
     """The order of dimensions that a TPU chooses for an array (libtpu 0.0.52).
 
     A register holds 8 positions of one dimension and 128 of another: the two with the least padding, by default the
@@ -120,12 +120,7 @@ def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interp
 
 
 def fft_between(
-    given: Planes | Pieces,
-    dims: Sequence[int],
-    sign: int,
-    room: int,
-    ports: Ports = PLANES,
-    interpret: bool = False,
+    given: Planes | Pieces, dims: Sequence[int], sign: int, room: int, ports: Ports = PLANES, interpret: bool = False
 ) -> Planes:
     """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes)."""
     pieces = given if isinstance(given, Pieces) else None

@@ -26,7 +26,7 @@ from ..layout.layout import line_shape
 from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.dtypes import Error
-from ..numerics.split_complex import Block, Planes, like, split, times
+from ..numerics.split_complex import Block, Planes, Shape, like, split, times
 from . import engine, price, trials
 from .lines.short import real_kernel
 from .passes import chunk_of, is_direct, passes, supports
@@ -90,19 +90,19 @@ class VectorFFT(Sender):
     def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
         return trials.of_lines(lines.shape, lines.dims, self.room, ports)
 
-    def direct(self, block: tuple[int, ...], dims: tuple[int, ...], ports: Ports) -> bool:
+    def direct(self, block: Shape, dims: tuple[int, ...], ports: Ports) -> bool:
         return is_direct(chunk_of(block, ports.rows), dims, self.room, ports)
 
-    def keeps_order(self, block: tuple[int, ...]) -> bool:
+    def keeps_order(self, block: Shape) -> bool:
         return engine.kept_order(block) == tuple(range(len(block)))
 
     def between(self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, ports: Ports = PLANES) -> Planes:
         return engine.fft_between(given, dims, sign, self.room, ports)
 
-    def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:
+    def wire_trials(self, share: Shape, wire: Wire) -> tuple[Trial, ...]:
         return trials.of_wires(share, wire)
 
-    def wire_cycles(self, share: tuple[int, ...], wire: Coded, reals: int, chip: Chip) -> int:
+    def wire_cycles(self, share: Shape, wire: Coded, reals: int, chip: Chip) -> int:
         bits, rows = wire.bits + 1, min(share[-2], SUBLANES)
         return sum(price.wire_cycles(chip, way, bits, rows, reals) for way in ("encode", "decode"))
 

@@ -27,6 +27,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ..nufft.grid import gridding as by_xla
 from ..nufft.grid.form import Form, Slots
+from ..numerics.split_complex import Shape
 from . import strips
 from .lines.blocks import call, rounded
 from .lines.memory import Ref
@@ -42,7 +43,7 @@ def interpolate(block: Array, slots: Slots, form: Form) -> Array:
     return _on_tpu(by_kernel, elsewhere, block, slots)
 
 
-def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...]) -> Array:
+def spread(values: Array, slots: Slots, form: Form, shape: Shape) -> Array:
     by_kernel, elsewhere = (functools.partial(way, form=form, shape=shape) for way in (spread_out, by_xla.spread))
     return _on_tpu(by_kernel, elsewhere, values, slots)
 
@@ -64,7 +65,7 @@ def interpolated(block: Array, slots: Slots, form: Form, interpret: bool = False
     return values.reshape(block.shape[0], -1)[:, : slots.cell.shape[0]]
 
 
-def spread_out(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], interpret: bool = False) -> Array:
+def spread_out(values: Array, slots: Slots, form: Form, shape: Shape, interpret: bool = False) -> Array:
     coils, task = values.shape[0], task_of(values.shape[0], shape, form)
     points = _points(slots)
     chunks = values.shape[1] // LANES
@@ -84,19 +85,19 @@ def _opened(plane: Array, strip: Strip) -> Array:
     return jnp.pad(plane, [(0, 0), *fill]).reshape(-1, lead, rows, tiles, LANES).transpose(0, 1, 3, 2, 4)
 
 
-def _closed(plane: Array, shape: tuple[int, ...]) -> Array:
+def _closed(plane: Array, shape: Shape) -> Array:
     lead, rows, last = _three(shape)
     plane = plane.transpose(0, 1, 3, 2, 4).reshape(*plane.shape[:2], plane.shape[3], -1)
     return plane[:, :lead, :rows, :last].reshape(-1, *shape)
 
 
-def _slow_shape(shape: tuple[int, ...], strip: Strip) -> tuple[int, int, int, int]:
+def _slow_shape(shape: Shape, strip: Strip) -> tuple[int, int, int, int]:
     """Shape of a block's plane in slow memory: copies of strips start at a row that is a multiple of 8."""
     lead, rows, _ = _three(shape)
     return max(lead, strip.lead), strip.lane_tiles, rounded(rows + strip.fetched, SUBLANES), LANES
 
 
-def _three(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _three(shape: Shape) -> tuple[int, ...]:
     return (1,) * (3 - len(shape)) + tuple(shape)
 
 
@@ -109,12 +110,7 @@ def _points(slots: Slots) -> tuple[Array, Array]:
 
 
 def _run(
-    body: Callable[..., None],
-    task: Task,
-    slots: Slots,
-    operands: list[Array],
-    shape: tuple[int, ...],
-    interpret: bool,
+    body: Callable[..., None], task: Task, slots: Slots, operands: list[Array], shape: Shape, interpret: bool
 ) -> list[Array]:
     count = jnp.minimum(slots.count, slots.start.shape[0]).astype(jnp.int32)
     operands = [jnp.reshape(count, 1), strips.chunk_table(slots.start, count), *operands]

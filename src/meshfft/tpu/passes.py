@@ -15,6 +15,7 @@ from typing import NamedTuple
 from jax import Array
 
 from ..collectives.pieces import PLANES, Came, Ports, Rows
+from ..numerics.split_complex import Shape
 from .lines import long_columns, short
 from .lines.blocks import Blocked, Kernel, result_of
 from .lines.long_columns import LongKernels
@@ -39,7 +40,7 @@ class KernelPass(NamedTuple):
 class ShortKernel(NamedTuple):
     kernel: Kernel
     flat: bool  # takes lines in one leading dimension
-    result: tuple[int, ...]
+    result: Shape
 
     def run(self, arrays: Sequence[Array], interpret: bool) -> list[Array]:
         arrays = [x.reshape(-1, x.shape[-1]) for x in arrays] if self.flat else arrays
@@ -65,7 +66,7 @@ def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> list[
 
 
 @functools.lru_cache(maxsize=1024)
-def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> KernelPass | None:
+def _of_lines(shape: Shape, dim: int, room: int) -> KernelPass | None:
     length, behind = shape[dim], len(shape) - 1 - dim
     tiled = behind < 2
     kinds: tuple[str, ...] = ()
@@ -80,7 +81,7 @@ def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> KernelPass | None:
     return KernelPass(kinds, (length,), (dim,)) if kinds else None
 
 
-def is_direct(shape: tuple[int, ...], dims: Sequence[int], room: int, ports: Ports) -> bool:
+def is_direct(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> bool:
     """Whether kernels read and write like this without copies around them."""
     if not all(supports(shape, dim, room) for dim in dims):
         return False
@@ -88,9 +89,7 @@ def is_direct(shape: tuple[int, ...], dims: Sequence[int], room: int, ports: Por
     return bool(own) and all(kernels_of(one, shape, -1, room, part) is not None for one, part in own)
 
 
-def passes_between(
-    shape: tuple[int, ...], dims: Sequence[int], room: int, ports: Ports
-) -> list[tuple[KernelPass, Ports]]:
+def passes_between(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> list[tuple[KernelPass, Ports]]:
     """Passes and their ports: the first transforms the dimension in pieces, the last the dimension in parts."""
     came, sent = (None if port is None else port[0] for port in (ports.came, ports.sent))
     order = sorted(passes(shape, dims, room), key=lambda one: (sent in one.dims) - (came in one.dims))
@@ -102,7 +101,7 @@ def passes_between(
 
 def run(
     arrays: Sequence[Array],
-    shape: tuple[int, ...],
+    shape: Shape,
     dims: Sequence[int],
     sign: int,
     room: int,
@@ -117,9 +116,7 @@ def run(
     return tuple(arrays)
 
 
-def kernels_of(
-    one: KernelPass, shape: tuple[int, ...], sign: int, room: int, ports: Ports
-) -> ShortKernel | LongKernels | None:
+def kernels_of(one: KernelPass, shape: Shape, sign: int, room: int, ports: Ports) -> ShortKernel | LongKernels | None:
     """The kernels of a pass with these ports, or None. Several small planes at once if the ports allow it."""
     if len(one.kinds) == 2:
         return long_columns.kernels_of(shape, one.dims[0], sign, room, ports)
@@ -136,9 +133,7 @@ def kernels_of(
     return None
 
 
-def _candidates(
-    one: KernelPass, shape: tuple[int, ...], sign: int, room: int, flat: bool, ports: Ports
-) -> list[Kernel]:
+def _candidates(one: KernelPass, shape: Shape, sign: int, room: int, flat: bool, ports: Ports) -> list[Kernel]:
     if one.kind == "plane":
         found = [short.plane_kernel(shape, sign, room, alone) for alone in (ports.came is not None, True)]
     elif one.kind == "lane":

@@ -23,6 +23,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ..nufft.grid.form import Form
 from ..nufft.grid.window import phi
+from ..numerics.split_complex import Shape
 from .lines.blocks import rounded
 from .lines.memory import Ref
 from .lines.radices import LANES, SUBLANES
@@ -103,7 +104,7 @@ class Task(NamedTuple):
         return 4 * (numbers + 2 * MANY * LANES * (2 * self.d + 2 * self.coils)) + 2 * 2**20
 
 
-def task_of(coils: int, shape: tuple[int, ...], form: Form) -> Task:
+def task_of(coils: int, shape: Shape, form: Form) -> Task:
     """As many coils at a time as fit in small fast memory."""
     cells = [tile + form.reach - 1 for tile in form.tile]
     rows, last = (rounded(n, SUBLANES) for n in cells[-2:])

@@ -20,6 +20,7 @@ from ..kernels.engine import fft_error
 from ..nufft.grid import gridding as points
 from ..nufft.grid.form import Form, Slots
 from ..numerics.dtypes import Error
+from ..numerics.split_complex import Shape
 from . import gridding
 from .engine import in_orders, real_fft
 from .lines.radices import LANES, SUBLANES
@@ -38,7 +39,7 @@ TRIED = 16  # most chunks of points
 @dataclasses.dataclass(frozen=True)
 class LineTrial:
     one: KernelPass
-    shape: tuple[int, ...]
+    shape: Shape
     room: int
     ports: Ports = PLANES
 
@@ -80,7 +81,7 @@ class LineTrial:
 
 @dataclasses.dataclass(frozen=True)
 class RealTrial:
-    shape: tuple[int, ...]
+    shape: Shape
     many: int
     room: int
 
@@ -141,7 +142,7 @@ class PointTrial:
     """Both kernels in a block (C, B_1, .., B_d)."""
 
     form: Form
-    shape: tuple[int, ...]
+    shape: Shape
     bound = 1e-6  # the kernels and XLA err by up to 3e-7
 
     @property
@@ -177,7 +178,7 @@ class PointTrial:
 Trials = tuple[LineTrial | RealTrial, ...]
 
 
-def of_lines(block: tuple[int, ...], dims: tuple[int, ...], room: int, ports: Ports = PLANES) -> Trials:
+def of_lines(block: Shape, dims: tuple[int, ...], room: int, ports: Ports = PLANES) -> Trials:
     """The kernels for a block, or for some rows of it, as in `fft_between`."""
     ports = one_piece(block, ports)
     shape = chunk_of(block, ports.rows)
@@ -195,17 +196,17 @@ def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
     return (RealTrial((*lead, *shape[-many:]), many, room),)
 
 
-def of_wires(share: tuple[int, ...], wire: Wire) -> tuple[WireTrial, ...]:
+def of_wires(share: Shape, wire: Wire) -> tuple[WireTrial, ...]:
     form = form_of((2, *share), 1, wire) if isinstance(wire, Coded) else None
     return (WireTrial(form, shares=2),) if isinstance(form, Tiled) else ()
 
 
-def of_points(coils: int, block: tuple[int, ...], form: Form) -> tuple[PointTrial, ...]:
+def of_points(coils: int, block: Shape, form: Form) -> tuple[PointTrial, ...]:
     least = (2 * tile + form.reach - 1 for tile in form.tile[:-1])
     return (PointTrial(form, (task_of(coils, block, form).coils, *map(min, block[:-1], least), block[-1])),)
 
 
-def _small(one: KernelPass, shape: tuple[int, ...], room: int, ports: Ports) -> LineTrial:
+def _small(one: KernelPass, shape: Shape, room: int, ports: Ports) -> LineTrial:
     """The trial of one kernel, with every other dimension as short as leaves the kernel the same."""
     came, sent = ports.came, ports.sent
     fixed = {*one.dims, *(() if came is None else (came.source, came.dim))}
@@ -220,7 +221,7 @@ def _small(one: KernelPass, shape: tuple[int, ...], room: int, ports: Ports) -> 
     return LineTrial(one, shape, room, ports)
 
 
-def _sizes(one: KernelPass, shape: tuple[int, ...], dim: int, multiple: int) -> Iterator[int]:
+def _sizes(one: KernelPass, shape: Shape, dim: int, multiple: int) -> Iterator[int]:
     behind, size = len(shape) - 1 - dim, shape[dim]
     wide = WIDE if math.prod(shape[d] for d in one.dims) * SUBLANES * WIDE <= MANY else LANES
     across = behind == 0 or (behind == 1 and one.kind == "lane")
@@ -236,7 +237,7 @@ def _least(size: int, unit: int) -> int:
     return size if size < 2 * unit else unit + size % unit
 
 
-def _is_same(one: KernelPass, shape: tuple[int, ...], room: int, ports: Ports) -> bool:
+def _is_same(one: KernelPass, shape: Shape, room: int, ports: Ports) -> bool:
     if ports != PLANES and not is_direct(shape, one.dims, room, ports):
         return False
     if not all(supports(shape, dim, room) for dim in one.dims):

@@ -29,7 +29,11 @@ MANY_REGISTERS = 2**25  # bytes of fast memory of TPUs with 64 registers
 Operand = Refs | Arrived
 Load = Callable[[int, Index, Index], Pair]  # the operand of pass p: register i, tile t
 Store = Callable[[int, Index, Index, Pair], None]
+Read = Callable[[Index, Index], Pair]  # row and tile
+Put = Callable[[int, Index, Index, Whole], None]
+Tiles = Sequence[Index]
 Weights = list[tuple[Weight, Weight]]
+Weigh = Callable[[Index], tuple[Weight, Weight]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +91,7 @@ class FFTLine:
 
 
 def along_untiled(
-    line: FFTLine,
-    table: Ref,
-    source: Operand,
-    scratch: Refs,
-    target: Refs,
-    weigh: Callable[[Index], tuple[Weight, Weight]] | None = None,
+    line: FFTLine, table: Ref, source: Operand, scratch: Refs, target: Refs, weigh: Weigh | None = None
 ) -> None:
     """FFTs of the first dimension of (N, 8, columns), with result k times weigh(k)."""
     buffers, last = buffers_of(len(line.radices), source, scratch, target), len(line.radices) - 1
@@ -130,7 +129,7 @@ def along_rows(line: FFTLine, tables: Sequence[Ref], source: Operand, scratch: R
     def put(q: int, k: Index, tile: Index, value: Whole) -> None:
         memory.store(target, pl.ds(line.row_of(q, k), value[0].shape[0]), tile, value)
 
-    def run(tiles: Sequence[Index]) -> None:
+    def run(tiles: Tiles) -> None:
         passes(line, tables[0], load, store, tiles, source)
         last_pass(line, tables[1], read, put, tiles)
 
@@ -157,13 +156,7 @@ def buffers_of(passes: int, source: Operand, between: Refs, last: Refs) -> list[
 
 
 def passes(
-    line: FFTLine,
-    table: Ref,
-    load: Load,
-    store: Store,
-    tiles: Sequence[Index],
-    source: Operand | None = None,
-    begin: int = 0,
+    line: FFTLine, table: Ref, load: Load, store: Store, tiles: Tiles, source: Operand | None = None, begin: int = 0
 ) -> None:
     """All radices over registers from `begin` on, without the last pass of tiled lines."""
     for p in range(begin, len(line.radices)):
@@ -171,7 +164,7 @@ def passes(
 
 
 def _one_pass(
-    line: FFTLine, p: int, table: Ref, load: Load, store: Store, tiles: Sequence[Index], source: Operand | None
+    line: FFTLine, p: int, table: Ref, load: Load, store: Store, tiles: Tiles, source: Operand | None
 ) -> None:
     """One radix: twiddled butterflies, for each of `done` registers that earlier passes have transformed."""
     radix, done = line.radices[p], math.prod(line.radices[:p])
@@ -202,13 +195,7 @@ def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:
     return [(table[at + 2 * c], table[at + 2 * c + 1]) for c in range(1, radix)]
 
 
-def last_pass(
-    line: FFTLine,
-    table: Ref,
-    read: Callable[[Index, Index], Pair],
-    put: Callable[[int, Index, Index, Whole], None],
-    tiles: Sequence[Index],
-) -> None:
+def last_pass(line: FFTLine, table: Ref, read: Read, put: Put, tiles: Tiles) -> None:
     """The radix over the sublanes, for eight k at a time.
 
     read(row, tile) is a register of scratch memory from that row on, PITCH rows apart. put(q, k, tile, value) stores

@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ...layout.placement import varying
-from ...numerics.split_complex import Planes
+from ...numerics.split_complex import Planes, Shape
 from .along import FFTLine
 from .memory import Arrived, Index, Parted, Ref, div, rem
 from .radices import LANES, SUBLANES
@@ -23,6 +23,7 @@ from .radices import LANES, SUBLANES
 BUFFERS = 2  # of a block: one is used while another is copied
 MARGIN = 2**20  # bytes for values that do not stay in registers
 WIDE = (512, 256, 128)
+OnPlanes = Callable[[Planes], Planes]
 BlockSizes = tuple[int | None, ...]
 BlockIndex = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
 
@@ -35,7 +36,7 @@ class Blocked:
     kernel's view of the arrays.
     """
 
-    shape: tuple[int, ...]
+    shape: Shape
     sizes: BlockSizes
     arrays: int = 2
     place: BlockIndex = lambda *step: step
@@ -180,11 +181,7 @@ def call(
 
 
 def linear_on_tpu(
-    kernels: Callable[[Planes], Planes],
-    elsewhere: Callable[[Planes], Planes],
-    transpose: Callable[[Planes], Planes],
-    given: Planes,
-    interpret: bool,
+    kernels: OnPlanes, elsewhere: OnPlanes, transpose: OnPlanes, given: Planes, interpret: bool
 ) -> Planes:
     """Runs kernels on a TPU, or anywhere if Pallas interprets them; else XLA. Kernels have no rule for transposes."""
 
@@ -204,7 +201,7 @@ def steps_of(shape: Sequence[int], sizes: Sequence[int | None]) -> tuple[int, ..
     return tuple(-(-n // (size or 1)) for n, size in zip(shape, sizes, strict=True))
 
 
-def result_of(shape: tuple[int, ...], sent: tuple[int, int] | None) -> tuple[int, ...]:
+def result_of(shape: Shape, sent: tuple[int, int] | None) -> tuple[int, ...]:
     if sent is None:
         return shape
     dim, parts = sent

@@ -22,6 +22,7 @@ from jax import Array
 from jax.experimental import pallas as pl
 
 from ...collectives.pieces import PLANES, Ports
+from ...numerics.split_complex import Shape
 from .along import FFTLine, Operand, along_untiled
 from .blocks import WIDE, Blocked, BlockSizes, Kernel, result_of, rounded, steps_of
 from .memory import Apart, Arrived, Index, Parted, PlaneView, Ref, Refs, div, legible, loop, register, rem
@@ -59,7 +60,7 @@ class SplitLines:
 class LongKernels(NamedTuple):
     firsts: list[Kernel]
     second: Kernel
-    result: tuple[int, ...]
+    result: Shape
     of: SplitLines
 
     def run(self, arrays: Sequence[Array], interpret: bool) -> list[Array]:
@@ -68,7 +69,7 @@ class LongKernels(NamedTuple):
             between += kernel.run([self._split(x, kernel.source.shape) for x in planes], interpret)
         return [x.reshape(self.result) for x in self.second.run(between, interpret)]
 
-    def _split(self, x: Array, shape: tuple[int, ...]) -> Array:
+    def _split(self, x: Array, shape: Shape) -> Array:
         """Splits the dimension; further dimensions may be longer than the block's."""
         if self.of.came:
             return x.reshape(*shape[:2], *x.shape[1:])
@@ -77,7 +78,7 @@ class LongKernels(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def kernels_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ports: Ports = PLANES) -> LongKernels | None:
+def kernels_of(shape: Shape, dim: int, sign: int, room: int, ports: Ports = PLANES) -> LongKernels | None:
     of, rows = split_lines(shape, dim, ports), ports.rows
     if of is None:
         return None
@@ -113,7 +114,7 @@ def _first(of: SplitLines, sign: int, rest: BlockSizes, piece: int, ports: Ports
         return (*step[:ndim], 0, step[ndim + 1], 0, *step[ndim + 2 :])
 
     if of.came:
-        shape: tuple[int, ...] = (of.first, of.parts, 2, *of.lead, of.rows, *of.rest)
+        shape: Shape = (of.first, of.parts, 2, *of.lead, of.rows, *of.rest)
         source = Blocked(shape, (of.first, None, 2, *none, of.eight, *rest), 1, read, steps, both)
     else:
         shape = (*of.lead, of.first, of.parts, of.rows, *of.rest)
