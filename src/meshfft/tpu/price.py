@@ -14,7 +14,7 @@ import functools
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..collectives.wire import RUN
 from ..machine.chip import Chip
@@ -36,19 +36,12 @@ NEAREST = {  # kinds of similar cost; else sublane
 }
 
 
-class Price(NamedTuple):
-    bundles: float
-    estimated: bool
-
-
 @functools.lru_cache(maxsize=1024)
-def bundles(chip_name: str, kind: str, lengths: tuple[int, ...]) -> Price:
+def bundles(chip_name: str, kind: str, lengths: tuple[int, ...]) -> float:
     rows = table().get(chip_name, table()["v3"])
     known = rows.get(kind) or rows.get(NEAREST.get(kind, "sublane")) or rows["sublane"]
     near = min(known, key=lambda row: abs(math.log(math.prod(row) / math.prod(lengths))))
-    if near == lengths and kind in rows and chip_name in table():
-        return Price(known[near], False)
-    return Price(known[near] * sum(map(operations, lengths)) / sum(map(operations, near)), True)
+    return known[near] * (sum(map(operations, lengths)) / sum(map(operations, near)))
 
 
 def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
@@ -58,7 +51,7 @@ def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
         nbytes = REAL_BYTES * (rounded(last, LANES) + 2 * rounded(last // 2 + 1, LANES)) / last
     elif kind in ("lane", "plane"):
         nbytes *= rounded(last, LANES) / last
-    return _cycles(chip, bundles(chip.name, kind, lengths).bundles, nbytes, points)
+    return _cycles(chip, bundles(chip.name, kind, lengths), nbytes, points)
 
 
 def is_real(kind: str) -> bool:
