@@ -11,7 +11,7 @@ from reference import error, mesh, noise
 
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
-from meshfft.kernels.sliced import Slices
+from meshfft.kernels.sliced import SlicedFFT
 from meshfft.kernels.xla import XLA
 from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.layout.padded_array import padded, stored_of
@@ -57,7 +57,7 @@ def _walks(case: Case, planes: bool = False, dot: Dot | None = None) -> tuple[Wa
     lengths = tuple(case.shape[d] for d in case.dims)
     moved = [(cut.axis, cut.parts) for cut in start.cuts[case.source]]
     steps: list[Step] = [
-        LocalFFT(case.dims, -1, lengths, lengths, Slices(dot) if dot else XLA),
+        LocalFFT(case.dims, -1, lengths, lengths, SlicedFFT(dot) if dot else XLA),
         Exchange((AxisMove(case.source, case.target, even_cuts(case.shape[case.target], moved)),), packed=True),
     ]
     chosen = tuple(steps[::-1] if case.exchange_first else steps)

@@ -6,12 +6,12 @@ from typing import TypeVar
 from ..machine.work import Work
 from .engine import Lines, LocalEngine, Offer, Site
 from .real import Products, XlaReal
-from .sliced import Slices
+from .sliced import SlicedFFT
 from .stockham import Cached
 from .xla import Batched, Xla
 
 K = TypeVar("K", bound=type[LocalEngine])
-ENGINES: list[type[LocalEngine]] = [Cached, Xla, Batched, Slices, XlaReal, Products]
+ENGINES: list[type[LocalEngine]] = [Cached, Xla, Batched, SlicedFFT, XlaReal, Products]
 
 
 def register(kind: K) -> K:

@@ -40,7 +40,7 @@ TABLE = 2**16  # most points whose twiddle factors are a host table
 
 
 @dataclasses.dataclass(frozen=True)
-class Slices(Engine[Planes]):
+class SlicedFFT(Engine[Planes]):
     by_xla: ClassVar[bool] = True
     dot: Dot
     planar: ClassVar[bool] = True

@@ -34,7 +34,7 @@ from ..collectives.wire import EXACT
 from ..kernels import sliced
 from ..kernels.bluestein import chirp_spectrum, padded_length
 from ..kernels.engine import Engine, Lines, fft_error
-from ..kernels.sliced import TWIDDLE_FLOPS, Slices
+from ..kernels.sliced import TWIDDLE_FLOPS, SlicedFFT
 from ..kernels.xla import XLA
 from ..layout.layout import Layout, line_shape
 from ..machine.chip import Chip
@@ -226,7 +226,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
     @property
     def _engine(self) -> Engine[Any]:
-        return Slices(self.dot) if self.dot else XLA
+        return SlicedFFT(self.dot) if self.dot else XLA
 
     def _padded(self, layout: Layout) -> Layout:
         return layout.resize(self.dim, self.line)

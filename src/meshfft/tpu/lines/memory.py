@@ -19,7 +19,7 @@ from .radices import LANES, SUBLANES, Pair
 Ref = Any  # memory or a view of it; Pallas names no type for it
 Index = Any  # an integer, concrete or traced
 Span = slice | pl.Slice
-Indices = tuple[Index | Span, ...]
+Indices = tuple[Index, ...]  # of positions and spans
 Refs = tuple[Ref, Ref]  # of split complex numbers
 PieceRow = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that a butterfly reads for each a < radix
 
@@ -44,7 +44,7 @@ def store(refs: Refs, rows: Span, tile: Index, value: Pair) -> None:
         register(ref, rows, tile)[...] = jnp.zeros((SUBLANES, LANES), jnp.float32) if part is None else part
 
 
-def _at(ref: Ref, *index: Index | Span) -> Ref:
+def _at(ref: Ref, *index: Index) -> Ref:
     return dataclasses.replace(ref, some=index) if isinstance(ref, Parted) else ref.at[index]
 
 
@@ -131,7 +131,7 @@ class Parted:
         step = size if begin // rows == (begin + size - 1) // rows else math.gcd(rows, size, begin or rows)
         return [self._place(index, n // rows, pl.ds(n % rows, step)) for n in range(begin, begin + size, step)]
 
-    def _place(self, index: Indices, part: Index, within: Index | Span) -> Indices:
+    def _place(self, index: Indices, part: Index, within: Index) -> Indices:
         at = self.lead + self.dim
         return (*index[: self.lead], part, self.plane, *index[self.lead : at], within, *index[at + 1 :])
 
@@ -163,7 +163,7 @@ class Arrived:
         for begin in range(0, inside, size):
             loop(span, functools.partial(of_part, begin=begin))
 
-    def load(self, where: tuple[Index, int, Index], *behind: Index | Span) -> Pair:
+    def load(self, where: tuple[Index, int, Index], *behind: Index) -> Pair:
         part, piece, row = where
         re, im = (self.refs[piece][part, plane, row, *behind] for plane in (0, 1))
         return re, im
