@@ -36,19 +36,10 @@ T = TypeVar("T")
 
 
 class Strip(NamedTuple):
-    """The sizes of a strip.
-
-    Attributes:
-        lead: cells of the first dimension, 1 in two dimensions.
-        rows: cells of the last but one, a multiple of 8.
-        cells: of a chunk's tile in the last dimension, a multiple of 8.
-        lane_tiles: 128 cells of the last dimension each.
-    """
-
-    lead: int
-    rows: int
-    cells: int
-    lane_tiles: int
+    lead: int  # cells of the first dimension, 1 in two dimensions
+    rows: int  # cells of the last but one, a multiple of 8
+    cells: int  # of a chunk's tile in the last dimension, a multiple of 8
+    lane_tiles: int  # of 128 cells of the last dimension
 
     @property
     def depth(self) -> int:
@@ -114,24 +105,18 @@ def task_of(coils: int, shape: Shape, form: Form) -> Task:
 
 
 class Chunk(NamedTuple):
-    """A chunk's column of the table."""
-
-    last: Array
-    following: Array
-    parity: Array
-    lead: Array
-    row: Array
-    then_lead: Array
+    last: Array  # first cell in the last dimension
+    following: Array  # the first chunk of the next strip, or the number of chunks
+    parity: Array  # of the strip
+    lead: Array  # first cells of the strip in the first dimension
+    row: Array  # and in the second
+    then_lead: Array  # those of the next strip
     then_row: Array
-    fresh: Array
+    fresh: Array  # whether the strip begins here
 
 
 def chunk_table(start: Array, count: Array) -> Array:
-    """Eight integers for each chunk, (8, chunks), padded to a multiple of MANY: see `Chunk`.
-
-    First cell in the last dimension; the first chunk of the next strip, or `count`; parity of the strip; first cells of
-    the strip in the first dimension and in the second; of the next strip; whether the strip begins here.
-    """
+    """The eight integers of each `Chunk`, (8, chunks), padded to a multiple of MANY."""
     chunks, d = start.shape
     number = jnp.arange(chunks, dtype=jnp.int32)
     lead = start[:, 0] if d == 3 else jnp.zeros_like(start[:, 0])
@@ -205,8 +190,9 @@ def weights(first: Ref, offset: Ref, i: Array, task: Task) -> tuple[Array, Array
     strip, form, at = task.strip, task.form, pl.ds(i & (MANY - 1), 1)
 
     def window(j: int, cells: int) -> Array:
+        low, shift = first[j, at, :], offset[j, at, :]
         cell = lax.broadcasted_iota(jnp.int32, (cells, LANES), 0).astype(jnp.float32)
-        x = cell - (first[j, at, :].astype(jnp.float32) + np.float32((form.reach - 1) / 2)) - offset[j, at, :]
+        x = cell - (low.astype(jnp.float32) + np.float32((form.reach - 1) / 2)) - shift
         return phi(x, form.width, form.coefficients)
 
     *lead, last = map(window, range(task.d), (rounded(strip.lead, SUBLANES), strip.rows, strip.cells)[-task.d :])
