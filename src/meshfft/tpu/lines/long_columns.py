@@ -125,7 +125,7 @@ def _first(of: SplitLines, sign: int, rest: BlockSizes, piece: int, ports: Ports
     between = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
     target = Blocked(between, (*none, of.first, None, 2, of.eight, *rest), 1, written, steps, both)
     twist = _twist(of, sign, piece), lambda *step: step[ndim + 1] * tall + step[ndim + 2]
-    fixed = (on_all_lanes(roots(of.first, SUBLANES, of.length, sign)),) if of.tiled else ()
+    fixed = (_sublane_twist(of.first, of.length, sign),) if of.tiled else ()
     name, scratch = f"fft_{kinds(of.tiled)[0]}_{of.length}", ((of.first, SUBLANES, rest[-1] or 1),)
     return Kernel(name, _twisted, (line,), source, target, scratch, twist=twist, fixed=fixed)
 
@@ -190,6 +190,12 @@ def _twist(of: SplitLines, sign: int, piece: int) -> np.ndarray:
     rows, length = (n // (of.eight or 1) for n in (of.second, of.length))
     table = in_planes(roots(rows, of.first, length, sign), 1)
     return table.reshape(of.parts, of.pieces, -1, 2, of.first)[:, piece].reshape(-1, 2, of.first)
+
+
+@functools.lru_cache(maxsize=32)
+def _sublane_twist(first: int, length: int, sign: int) -> np.ndarray:
+    """exp(sign 2 pi i s k / length), of sublanes s < 8: (2, A, 8, 128); one array for all pieces."""
+    return on_all_lanes(roots(first, SUBLANES, length, sign))
 
 
 def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitLines | None:
