@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -13,9 +14,10 @@ from jax.sharding import PartitionSpec as P
 from reference import mesh
 
 import meshfft as mf
-from meshfft.inspect.aot import compile_plan, compile_seconds, devices_of, play, report
+from meshfft.inspect.aot import compile_plan, compile_seconds, devices_of, play, report, timeline
 from meshfft.inspect.hlo import collectives, counts, program_of
 from meshfft.inspect.schedule import executed, parse
+from meshfft.machine.torus import hops
 
 HEAD = "HloModule m, is_scheduled=true\n"
 
@@ -131,3 +133,42 @@ def test_the_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meshfft.inspect.aot.installed", lambda module: False)
     with pytest.raises(ValueError, match=re.escape('in a clone of meshfft, pip install ".[tpu]"')):
         devices_of("v3:2x2")
+
+
+class _Compiled(NamedTuple):
+    """What a timeline asks of a compiled program."""
+
+    text: str
+
+    def as_text(self) -> str:
+        return self.text
+
+
+def _permute(pairs: str, step: int) -> str:
+    scope = f'metadata={{op_name="jit(f)/step{step}_x/ppermute"}}'
+    return _line(
+        f"%send = (f32[8], f32[8]) collective-permute-start(%a), source_target_pairs={{{pairs}}}, {scope}",
+        "%done = f32[8] collective-permute-done(%send)",
+    )
+
+
+def test_a_permute_costs_what_its_pairs_load() -> None:
+    """Catches a permute priced as the ring of its step: that step may have none, and its devices may lie far apart."""
+    plan = mf.plan((64, 64), mesh=AbstractMesh((4, 4), ("x", "y")), topology="v5e:4x4", method="transpose")
+    first = next(j for j, step in enumerate(plan.walk.steps) if not step.dims)
+    chip, seconds = plan.machine.chip, {}
+    order = plan.machine.network.order.array.ravel()
+    for near in (True, False):  # the first device sends to a neighbour, or across the torus
+        far = [hops(plan.machine.network.torus, order[:1], order[j : j + 1]) for j in range(16)]
+        target = far.index(1) if near else far.index(max(far))
+        made = _Compiled(_permute(f"{{0,{target}}}", first))
+        seconds[far[target]] = timeline(made, plan).total  # type: ignore[arg-type]
+    assert max(seconds) > 1
+    assert seconds == pytest.approx({n: 32 / chip.link.value + n * chip.hop.value for n in seconds})
+
+
+def test_what_no_step_sends_has_no_price() -> None:
+    """Catches a gather that is priced as an exchange of its step."""
+    plan = mf.plan((64, 64), mesh=AbstractMesh((4, 4), ("x", "y")), topology="v5e:4x4", method="transpose")
+    with pytest.raises(NotImplementedError, match="all-gather gather has no price"):
+        timeline(_Compiled(_line("%gather = f32[32] all-gather(%a)")), plan)  # type: ignore[arg-type]

@@ -3,8 +3,9 @@
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -17,11 +18,12 @@ from reference import cheapest, dft, error, mesh, noise
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan
 from meshfft.layout.layout import Layout, from_spec
-from meshfft.machine.chip import CPU
+from meshfft.machine.chip import CPU, Chip
 from meshfft.machine.machine import Machine
+from meshfft.machine.work import Work
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
-from meshfft.steps import Bands, Problem, Step
+from meshfft.steps import Bands, Margin, Problem, Step
 from meshfft.walks.choice import natural_end
 from meshfft.walks.search import search
 from meshfft.walks.walk import Walk
@@ -179,6 +181,37 @@ LONGER = [
     ("fft", (64, 96, 64), (128, 96, 128), P("y", "x")),
     ("fft", (16, 16, 8), (16, 32, 16), P("y", "x", "z")),
 ]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Passes(Margin):
+    """A step that costs passes over the block."""
+
+    passes: int = 0
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        return Work(memory_bytes=self.passes * math.prod(layout.block) * itemsize)
+
+
+class _Ending(NamedTuple):
+    """What follows a transform is dear unless dimension `dim` is cut."""
+
+    dim: int
+
+    def __call__(self, layout: Layout) -> tuple[Step, ...]:
+        return (_Passes((), True, 1 if layout.parts[self.dim] > 1 else 10**6),)
+
+    def least(self, layout: Layout) -> tuple[Step, ...]:
+        return self(layout)
+
+
+def test_the_search_prices_what_follows_in_every_layout() -> None:
+    """Catches a bound on the steps after a transform that leaves out layouts: here the only cheap one, uneven and cut
+    along a dimension that is not transformed."""
+    start = from_spec((3, 64, 64), {"x": 2}, P(None, "x"))
+    transform = transform_of((1, 2), (64, 64), None, False)
+    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), "transpose", ending=_Ending(0))
+    assert Walk(start, search(problem) or ()).end.parts == (2, 1, 1)
 
 
 @pytest.mark.parametrize(("kind", "shape", "s", "spec"), LONGER)

@@ -1,4 +1,4 @@
-"""A line that stays cut is padded or cropped by permutes, if a later step needs the length of its matrix."""
+"""Rows that move along a cut dimension: a line padded or cropped for a later step, and bands with weights."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,11 @@ from reference import error, mesh, noise
 
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
+from meshfft.layout.layout import from_spec
 from meshfft.layout.padded_array import mapped, stored_of
+from meshfft.plans.execute import walked
+from meshfft.steps import Band, Bands
+from meshfft.walks.walk import Walk
 
 CASES = [
     ("fft", False, (8192,), 16384, (8,), ["pad X: 8192 -> 16384", "six-step fft X"]),
@@ -48,3 +52,14 @@ def test_a_line_of_another_length(
     assert stored_of(slope).sharding.is_equivalent_to(stored_of(a).sharding, len(shape))
     if shape[0] < length:
         assert error(mf.gather(plan.inverse(y)), x) <= 4e-7
+
+
+def test_weights_of_bands_keep_their_precision(x64: None) -> None:
+    """Catches weights rounded to float32, or to integers if the first of a round is one."""
+    where, x = mesh((4,)), np.arange(1.0, 17.0)
+    start = from_spec((16,), {"x": 4}, P("x"))
+    weights = (1, 1 / 3, 0.1, 2)
+    bands = tuple(Band(4 * j, (4 * j + 4) % 16, 4, weight) for j, weight in enumerate(weights))
+    walk = Walk(start, (Bands(0, 16, start.cuts[0], bands),), real=True)
+    (moved,) = jax.jit(lambda x: walked((x,), walk, where, False))(jax.device_put(x, NamedSharding(where, P("x"))))
+    np.testing.assert_array_equal(moved, np.roll(np.repeat(weights, 4) * x, 4))

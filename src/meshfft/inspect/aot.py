@@ -11,6 +11,7 @@ No program is run.
 """
 
 import dataclasses
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from ..machine.work import Move
 from ..numerics.dtypes import real_dtype
 from ..plans.plan import Plan
 from .hlo import Collective, Kernels, Spent, cycles, every_collective, kernels, program_of
-from .schedule import Instruction, Item, Program, nested
+from .schedule import Instruction, Item, Program, executed, nested
 
 # Seconds of one core, least and most in benchmarks/results/compile-pod.jsonl, of the KDFT (True) and other methods.
 COMPILING = {True: (118.0, 118.0), False: (7.0, 33.0)}
@@ -115,10 +116,9 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
     clock, program = plan.machine.chip.clock, program_of(compiled, plan.machine.chip)
     if clock is None:
         raise ValueError(f"the clock of {plan.machine.chip.name} devices is not known: replay plans for TPUs")
-    works = [step.work(layout, plan.dtype.itemsize, plan.machine.chip) for step, layout in plan.walk.pairs]
-    moves = [{("all-to-all" in move.kind): move for move in work.moves} for work in works]
-    sent = every_collective(program)
-    return play(program, 1 / clock.value, {one.name: _seconds(one, moves, plan) for one in sent})
+    run = {instruction.name: instruction for instruction, _ in executed(program)}
+    lasting = {one.name: _seconds(one, _pairs(program, run[one.name]), plan) for one in every_collective(program)}
+    return play(program, 1 / clock.value, lasting)
 
 
 def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeline:
@@ -146,8 +146,25 @@ def _repeated(items: tuple[Item, ...]) -> Iterator[Instruction]:
             yield from _repeated(item.body)
 
 
-def _seconds(one: Collective, moves: list[dict[bool, Move]], plan: Plan) -> float:
-    """Modelled seconds of one collective; the two of a two-way ring take half of its seconds each."""
-    move = moves[one.step or 0][one.kind == "all-to-all"]
-    halves = 2 if move.kind == "two-way ring" else 1
-    return plan.machine.move_seconds(move._replace(nbytes=one.bytes, times=1)) / halves
+def _seconds(one: Collective, pairs: list[tuple[int, int]], plan: Plan) -> float:
+    """Modelled seconds of one collective: of an all-to-all by its step's axes, of a permute by its pairs of devices.
+
+    The two permutes of a two-way ring take half of its seconds each.
+    """
+    machine, moves = plan.machine, tuple[Move, ...]()
+    for step, layout in plan.walk.pairs[one.step or 0 :][:1]:
+        moves = step.work(layout, plan.dtype.itemsize, machine.chip).moves
+    permutes = one.kind == "collective-permute"
+    kind = "two-way ring" if permutes else one.kind
+    if move := next((move for move in moves if move.kind == kind), None):
+        return machine.move_seconds(move._replace(nbytes=one.bytes, times=1)) / (2 if permutes else 1)
+    if permutes:
+        return machine.permute_seconds(pairs, one.bytes)
+    raise NotImplementedError(f"{one.kind} {one.name} has no price: its step of the plan sends none")
+
+
+def _pairs(program: Program, instruction: Instruction) -> list[tuple[int, int]]:
+    """The (source, target) pairs of a permute, positions in the mesh."""
+    parts = (instruction, *program.inside(instruction))
+    text = " ".join(part.attribute(r"source_target_pairs=\{(.*?)\}\}") for part in parts)
+    return [(int(source), int(target)) for source, target in re.findall(r"(\d+),(\d+)", text)]

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from jax.sharding import Mesh
 from ..layout.layout import AnyMesh, hashed_once
 from .chip import CHIPS, Chip, chip_for
 from .device_order import jax_order, neighbour_order
-from .torus import Order, Torus, exchange_load, ring_load
+from .torus import Order, Torus, exchange_load, hops, loads, ring_load
 from .work import Move, Work
 
 ORDERS = ("ring", "jax")
@@ -115,6 +116,15 @@ class Machine:
         else:
             load, far = ring_load(network.torus, network.order, axes, move.kind == "two-way ring"), 1
         return move.times * (load * move.nbytes / self.chip.link.value + far * self.chip.hop.value)
+
+    def permute_seconds(self, pairs: Sequence[tuple[int, int]], nbytes: int) -> float:
+        """A permute of `nbytes` between pairs (source, target) of positions in the mesh."""
+        load, far = 1.0, 1
+        if self.network is not None:
+            torus, order = self.network.torus, self.network.order.array.ravel()
+            ends = order[np.reshape(pairs, (-1, 2)).T]
+            load, far = float(loads(torus, *ends, 1).max(initial=0)), hops(torus, *ends)
+        return load * nbytes / self.chip.link.value + far * self.chip.hop.value
 
 
 class Topology(NamedTuple):

@@ -14,12 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from ..collectives.dimensions import resize
 from ..collectives.ring import handed_on, permuted
 from ..layout.layout import Cuts, Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
+from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Block
 from ..operators.matrices import Matrix
 from .base import Step, names, shift
@@ -201,15 +203,17 @@ class Bands(Step):
             rows = permuted(rows, layout.axes[dim], [senders.get(i) for i in range(layout.parts[dim])])
         here = functools.partial(self._here, [s.receiver for s in segments], layout=layout)
         if any(s.band.weight != 1 for s in segments):
-            rows = rows * here([s.band.weight for s in segments]).astype(rows.dtype)
+            rows = rows * here([s.band.weight for s in segments], dtype=real_dtype(rows.dtype)).astype(rows.dtype)
         if travels and all(s.rows == most for s in segments):
             return rows  # a permute leaves zeros on devices that receive nothing
         inside = lax.broadcasted_iota(np.int32, rows.shape, dim) < here([s.rows for s in segments])
         return jnp.where(inside, rows, jnp.zeros_like(rows))
 
-    def _here(self, devices: Sequence[int], values: Sequence[float], layout: Layout) -> Array:
+    def _here(
+        self, devices: Sequence[int], values: Sequence[float], layout: Layout, dtype: DTypeLike = np.int32
+    ) -> Array:
         """This device's value; 0 if it is not among `devices`."""
-        table = np.zeros(layout.parts[self.dim], np.int32 if isinstance(values[0], int) else np.float32)
+        table = np.zeros(layout.parts[self.dim], dtype)
         table[list(devices)] = values
         return jnp.asarray(table)[lax.axis_index(layout.axes[self.dim])]
 

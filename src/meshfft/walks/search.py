@@ -15,7 +15,7 @@ import math
 import operator
 from collections.abc import Iterator
 
-from ..layout.layout import Layout, even_cuts, real_cuts
+from ..layout.layout import Layout, real_cuts
 from ..operators.matrices import Matrix
 from ..steps import Exchange, InPlace, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, SixStep
 from ..steps.base import Step, wired
@@ -56,8 +56,7 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
     best, order = {alike(start): 0.0}, itertools.count()
     queue: list[tuple[float, float, int, float, Node, tuple[Step, ...]]] = [(0.0, 0.0, next(order), 0.0, start, ())]
     least = _at_once(problem, memory)  # with the steps after the transform
-    floor = _floor(problem)
-    while queue and queue[0][0] + floor < least[0]:
+    while queue and queue[0][0] < least[0]:
         _, _, _, cost, node, path = heapq.heappop(queue)
         if cost > best[alike(node)]:
             continue
@@ -66,7 +65,11 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
         if not todo and _wanted(problem, layout):
             if problem.ending is None:
                 return path
-            least = min(least, (cost + _price(problem, layout, problem.ending(layout)), next(order), path))
+            for steps_of in (getattr(problem.ending, "least", problem.ending), problem.ending):
+                if (whole := cost + _price(problem, layout, steps_of(layout))) >= least[0]:
+                    break
+            else:
+                least = (whole, path)
         itemsize = problem.bytes_at(todo)
         for step in offered(problem, layout, todo):
             budget -= 1
@@ -80,15 +83,14 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
             if price < best.get(key := alike(after), math.inf):
                 best[key], left = price, ahead(after[0].shape).seconds(*after)
                 heapq.heappush(queue, (price + weight * left, left, next(order), price, after, (*path, step)))
-    return least[2]
+    return least[1]
 
 
-def _at_once(problem: Problem, memory: float) -> tuple[float, int, tuple[Step, ...] | None]:
+def _at_once(problem: Problem, memory: float) -> tuple[float, tuple[Step, ...] | None]:
     """The cheapest step that takes the input straight to the end, and its seconds."""
     works = [(step.work(problem.start, problem.itemsize, problem.machine.chip), step) for step in problem.instead]
     prices = [(problem.machine.price(work), (step,)) for work, step in works if work.peak_bytes <= memory]
-    seconds, steps = min(prices, key=operator.itemgetter(0), default=(math.inf, None))
-    return seconds, -1, steps
+    return min(prices, key=operator.itemgetter(0), default=(math.inf, None))
 
 
 def _itself(node: Node) -> Node:
@@ -125,23 +127,6 @@ def _price(problem: Problem, layout: Layout, steps: tuple[Step, ...]) -> float:
         seconds += problem.machine.price(step.work(layout, itemsize, problem.machine.chip))
         layout = step.after(layout)
     return seconds
-
-
-def _floor(problem: Problem) -> float:
-    """Least seconds of the steps after the transform, over all assignments of axes to dimensions."""
-    least, dims = getattr(problem.ending, "least", None), problem.transform.dims
-    if least is None:
-        return 0.0
-    start, cuts = problem.start, [cut for dim in dims for cut in problem.start.cuts[dim]]
-    shape = tuple(dict(zip(dims, problem.transform.lengths, strict=True)).get(d, n) for d, n in enumerate(start.shape))
-    seconds = dict[tuple[int, ...], float]()
-    for targets in itertools.product(dims, repeat=len(cuts)):
-        axes = [[cut[:2] for cut, at in zip(cuts, targets, strict=True) if at == d] for d in range(start.ndim)]
-        moved = (even_cuts(n, axes[d]) if d in dims else start.cuts[d] for d, n in enumerate(shape))
-        layout = Layout(shape, tuple(moved))
-        if layout.even and layout.parts not in seconds:
-            seconds[layout.parts] = _price(problem, layout, least(layout))
-    return min(seconds.values(), default=0.0)
 
 
 class _Ahead:
