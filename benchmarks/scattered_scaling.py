@@ -14,8 +14,7 @@ from jax.sharding import AbstractMesh
 
 import meshfft as mf
 from meshfft.layout.layout import Layout
-from meshfft.machine.machine import Machine
-from meshfft.machine.work import total
+from meshfft.machine.machine import Machine, total
 from meshfft.nufft.grid.binning import SAMPLE, loads
 from meshfft.nufft.post_transform import PostTransform, to_grid
 from meshfft.nufft.problem import problem_of

@@ -20,7 +20,7 @@ from meshfft.collectives.wire import WIRES, Int16
 from meshfft.kernels.engine import Engine, Lines, Offer, Site
 from meshfft.kernels.engines import ENGINES
 from meshfft.machine.chip import CHIPS, Chip
-from meshfft.machine.work import Work
+from meshfft.machine.machine import Work
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "meshfft"

@@ -13,15 +13,14 @@ HOUSE = """
 .: extras / atomic / kept
 numerics: units / chunks digits dtypes split_complex / phases slices / products / tiles
 layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage / reading
-machine: chip torus work / device_order / machine
+machine: chip torus / machine
 collectives: bins dimensions words / wire / messages / all_to_all ring / comb pieces
 operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / engine / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short
 tpu: passes price strips wires / engine gridding / trials / fft
-steps: problem / base / axis_moves / exchange local_fft margin ring_dense rows / in_place six_step /
-    phase_fft pipeline / real_fft
+steps: problem / base / exchange local_fft ring_dense rows / phase_fft pipeline shared_memory / real_fft
 walks: walk / search / choice
 plans: picture primitive request table / execute options / iterative_solve / inverse_solve / plan / planning
 nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points

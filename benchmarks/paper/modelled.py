@@ -13,7 +13,7 @@ import jax
 
 from meshfft.inspect.aot import Report, compile_plan, mesh_for, report, timeline
 from meshfft.inspect.hlo import counts
-from meshfft.machine.work import Move
+from meshfft.machine.machine import Move
 
 from ..measure.scaling import ideal
 from .cases import KDFT_3, MEASURED, POD, SIZES, TABLES, Case

@@ -13,8 +13,7 @@ from reference import mesh
 import meshfft as mf
 from meshfft.layout.layout import from_spec
 from meshfft.machine.chip import CHIPS, CPU, GENERIC, Chip, Figure, chip_for
-from meshfft.machine.machine import EFFICIENCY, Machine, machine_of, placed, topology
-from meshfft.machine.work import Move, Work
+from meshfft.machine.machine import EFFICIENCY, Machine, Move, Work, machine_of, placed, topology
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.plans.planning import ranked

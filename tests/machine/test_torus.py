@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.machine.device_order import jax_order, neighbour_order
-from meshfft.machine.torus import Order, Torus, exchange, exchange_load, hops, loads, ring, ring_load
+from meshfft.machine.machine import jax_order
+from meshfft.machine.torus import (
+    Order,
+    Torus,
+    exchange,
+    exchange_load,
+    hops,
+    loads,
+    neighbour_order,
+    ring,
+    ring_load,
+)
 
 V3 = Torus((32, 32), (True, True), 2)
 V5P = Torus((8, 8, 16), (True, True, True))

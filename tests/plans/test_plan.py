@@ -19,8 +19,7 @@ import meshfft as mf
 from meshfft.inspect.aot import compile_plan
 from meshfft.layout.layout import Layout, from_spec
 from meshfft.machine.chip import CPU, Chip
-from meshfft.machine.machine import Machine
-from meshfft.machine.work import Work
+from meshfft.machine.machine import Machine, Work
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Bands, Margin, Problem, Step

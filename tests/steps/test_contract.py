@@ -21,8 +21,7 @@ from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import Layout, from_spec
 from meshfft.machine.chip import GENERIC, Chip
-from meshfft.machine.machine import Machine
-from meshfft.machine.work import Work
+from meshfft.machine.machine import Machine, Work
 from meshfft.numerics.dtypes import Dot
 from meshfft.numerics.split_complex import Block, in_complex
 from meshfft.operators.matrices import Matrix, Roots

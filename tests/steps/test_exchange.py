@@ -36,7 +36,7 @@ from meshfft.plans import execute
 from meshfft.plans.primitive import bind
 from meshfft.steps import AxisMove, Exchange, LocalFFT, Problem, SixStep
 from meshfft.steps.exchange import MOST_CHUNKS
-from meshfft.steps.six_step import sides
+from meshfft.steps.shared_memory import sides
 from meshfft.walks import walk as walks
 from meshfft.walks.choice import find_walk
 from meshfft.walks.search import offered

@@ -23,7 +23,7 @@ from meshfft.machine.machine import Machine
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.plans.primitive import bind
-from meshfft.steps import InPlace, LocalFFT, Problem, in_place
+from meshfft.steps import InPlace, LocalFFT, Problem, shared_memory
 from meshfft.steps import problem as problems
 from meshfft.walks.walk import Walk
 
@@ -43,7 +43,7 @@ LARGE = {"slab": ((8,), P("x")), "pencil": ((2, 4), P("x", "y")), "block": ((2, 
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_place, "CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr(shared_memory, "CHUNK_BYTES", CHUNK)
     monkeypatch.setattr(problems, "LARGE_BYTES", CHUNK)
 
 
@@ -126,7 +126,7 @@ def test_a_plain_jit_needs_chunks_alone(mesh_name: str, what: str) -> None:
     call = jax.jit(_there_and_back(spec)[what], donate_argnums=0)
     memory = call.lower(jax.ShapeDtypeStruct(shape, np.complex64, sharding=where)).compile().memory_analysis()
     assert memory is not None and memory.alias_size_in_bytes == 2**24
-    assert memory.temp_size_in_bytes <= 4 * in_place.CHUNK_BYTES
+    assert memory.temp_size_in_bytes <= 4 * shared_memory.CHUNK_BYTES
 
 
 @pytest.mark.parametrize("mesh_name", LARGE)
@@ -137,7 +137,7 @@ def test_a_spectrum_of_real_numbers_is_finished_where_it_lies(mesh_name: str) ->
     where = NamedSharding(jax.make_mesh(sizes, ("x", "y", "z")[: len(sizes)]), spec)
     call = jax.jit(lambda x: mf.rfftn(x, spec=spec))
     memory = call.lower(jax.ShapeDtypeStruct((256,) * 3, np.float32, sharding=where)).compile().memory_analysis()
-    assert memory is not None and memory.temp_size_in_bytes <= 4 * in_place.CHUNK_BYTES
+    assert memory is not None and memory.temp_size_in_bytes <= 4 * shared_memory.CHUNK_BYTES
 
 
 def test_a_wire_carries_both_exchanges() -> None:

@@ -25,7 +25,7 @@ from ..extras import install, installed
 from ..layout.layout import axis_sizes
 from ..layout.padded_array import padded
 from ..machine.chip import Chip
-from ..machine.work import Move
+from ..machine.machine import Move
 from ..numerics.dtypes import real_dtype
 from ..plans.plan import Plan
 from .hlo import Collective, Kernels, Spent, cycles, every_collective, kernels, program_of

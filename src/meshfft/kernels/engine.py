@@ -17,8 +17,7 @@ from ..collectives.pieces import PLANES, Pieces, Ports
 from ..collectives.wire import Coded, Wire
 from ..kept import Trial
 from ..machine.chip import Chip
-from ..machine.machine import Machine
-from ..machine.work import Work
+from ..machine.machine import Machine, Work
 from ..numerics.dtypes import Dot, Error, unit_of
 from ..numerics.split_complex import Block, Planes
 from .bluestein import is_awkward, padded_length, prime_factors

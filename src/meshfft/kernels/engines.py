@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TypeVar
 
-from ..machine.work import Work
+from ..machine.machine import Work
 from .engine import Lines, LocalEngine, Offer, Site
 from .real import Products, XlaReal
 from .sliced import SlicedFFT

@@ -21,7 +21,7 @@ from jax import Array, lax
 
 from ..collectives.dimensions import folded, resize, unfolded
 from ..machine.chip import Chip, padded
-from ..machine.work import Work
+from ..machine.machine import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, join, like, scaled, split
 from .engine import Lines, Offer, RealEngine, Site

@@ -20,7 +20,7 @@ from jax import Array, lax
 
 from ..collectives.all_to_all import Grid
 from ..machine.chip import Chip, padded
-from ..machine.work import Work
+from ..machine.machine import Work
 from ..numerics.chunks import CHUNK, chunks, in_chunks
 from ..numerics.digits import host_slices
 from ..numerics.dtypes import ROUNDING, Dot, Error

@@ -21,7 +21,7 @@ from jax import Array, lax
 
 from ..collectives.all_to_all import Chunks, Grid, corner, cut, fits, join
 from ..machine.chip import Chip
-from ..machine.work import Work
+from ..machine.machine import Work
 from ..numerics.phases import table
 from .bluestein import is_awkward, prime_factors
 from .engine import Engine, Lines, Offer, Site

@@ -19,7 +19,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 from ..collectives.all_to_all import Grid
 from ..machine.chip import Chip, padded
-from ..machine.work import Work
+from ..machine.machine import Work
 from .bluestein import chirp_fft, folds, is_awkward
 from .engine import Engine, Lines, Offer, Site, flops_of
 

@@ -9,22 +9,71 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax.experimental.mesh_utils import create_device_mesh
 from jax.sharding import Mesh
 
 from ..layout.layout import AnyMesh, hashed_once
 from .chip import CHIPS, Chip, chip_for
-from .device_order import jax_order, neighbour_order
-from .torus import Order, Torus, exchange_load, hops, loads, ring_load
-from .work import Move, Work
+from .torus import Order, Torus, exchange_load, hops, loads, neighbour_order, ring_load
 
 ORDERS = ("ring", "jax")
 SWITCHED = 4  # chips per side of a cube that optical switches join
 EFFICIENCY = 0.7  # assumed share of the busiest link's rate that an all-to-all of many messages reaches
+
+
+class Move(NamedTuple):
+    """Exchanges over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each."""
+
+    kind: str
+    axes: tuple[str, ...]
+    nbytes: int  # bytes of the block
+    times: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    matrix_flops: int = 0  # real operations of matrix products, padded to the matrix unit, passes not counted
+    tier: str = "float32"  # precision tier of these products
+    vector_flops: int = 0  # other real operations: FFT butterflies, phases
+    kernel_flops: int = 0  # real operations of vector-unit kernels, which cost their cycles
+    kernel_cycles: int = 0  # cycles of these kernels, or of their memory traffic if that takes longer
+    memory_bytes: int = 0  # bytes read and written outside products and kernels
+    fed_bytes: int = 0  # bytes read and written by the products, at the same time
+    sent_bytes: int = 0  # bytes sent to other devices
+    all_to_alls: int = 0
+    hops: int = 0  # collective permutes between neighbours
+    moves: tuple[Move, ...] = ()  # everything sent, by kind and mesh axes
+    parts: int = 1  # parts computed in sequence, each sent during the next
+    peak_bytes: int = 0  # bytes alive at the peak, input and output included
+    beside_bytes: int = 0  # bytes of its input or output that steps with a smaller view do not count
+
+    @property
+    def flops(self) -> int:
+        return self.matrix_flops + self.vector_flops + self.kernel_flops
+
+
+def total(works: Iterable[Work]) -> Work:
+    works = list(works)
+    return Work(
+        matrix_flops=sum(w.matrix_flops for w in works),
+        tier=next((w.tier for w in works if w.matrix_flops), "float32"),
+        vector_flops=sum(w.vector_flops for w in works),
+        kernel_flops=sum(w.kernel_flops for w in works),
+        kernel_cycles=sum(w.kernel_cycles for w in works),
+        memory_bytes=sum(w.memory_bytes for w in works),
+        fed_bytes=sum(w.fed_bytes for w in works),
+        sent_bytes=sum(w.sent_bytes for w in works),
+        all_to_alls=sum(w.all_to_alls for w in works),
+        hops=sum(w.hops for w in works),
+        moves=tuple(move for w in works for move in w.moves),
+        peak_bytes=max((w.peak_bytes for w in works), default=0) + sum(w.beside_bytes for w in works),
+    )
 
 
 class Network(NamedTuple):
@@ -169,6 +218,22 @@ def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
     switched = len(chip.torus) == 3
     wraps = tuple(n % SWITCHED == 0 if switched else n == most for n, most in zip(shape, chip.torus, strict=True))
     return Torus(shape, wraps, chip.devices)
+
+
+@functools.lru_cache(maxsize=256)
+def jax_order(torus: Torus, sizes: tuple[int, ...], kind: str) -> Order:
+    """The order of `jax.make_mesh` on devices of a kind such as "TPU v5" (v5p), or of its remedy if it refuses."""
+    numbers = np.arange(torus.size)
+    coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])
+    alike = functools.partial(SimpleNamespace, device_kind=kind, platform="tpu", process_index=0, slice_index=0)
+    devices = [alike(id=n, coords=tuple(map(int, at)), core_on_chip=n % torus.cores) for n, at in enumerate(coords)]
+    for split in (kind in ("TPU v5 lite", "TPU v5e"), True):
+        try:
+            mesh = create_device_mesh(sizes, devices, allow_split_physical_axes=split)
+        except (NotImplementedError, AssertionError):  # asserts that a v4 or v5p chip is one device
+            continue
+        return Order.of(np.array([device.id for device in mesh.flat]).reshape(sizes))
+    return Order.of(numbers.reshape(sizes))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -13,8 +13,7 @@ from ..layout.memory import check_blocks, room_of
 from ..layout.padded_array import AnyArray, AnyStored, Transformed, stored_of
 from ..layout.placement import needs_anchor
 from ..layout.reading import fitted, mesh_here
-from ..machine.machine import Machine, Seconds
-from ..machine.work import Work
+from ..machine.machine import Machine, Seconds, Work
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.units import quantity
 from ..operators.operands import Source

@@ -14,8 +14,7 @@ from typing import Any
 
 from ..layout.layout import Layout, axis_sizes
 from ..machine.chip import Chip
-from ..machine.machine import Machine, Seconds
-from ..machine.work import Work
+from ..machine.machine import Machine, Seconds, Work
 from ..numerics.units import bound, plain, quantity
 from ..walks.walk import Walk
 

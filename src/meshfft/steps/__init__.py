@@ -21,13 +21,12 @@ A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), u
 adjoint over N.
 """
 
-from .axis_moves import AxisMove as AxisMove
 from .base import Step as Step
+from .exchange import AxisMove as AxisMove
 from .exchange import Exchange as Exchange
-from .in_place import InPlace as InPlace
 from .local_fft import LocalFFT as LocalFFT
 from .local_fft import LocalTrig as LocalTrig
-from .margin import Margin as Margin
+from .local_fft import Margin as Margin
 from .phase_fft import PhaseFFT as PhaseFFT
 from .pipeline import Pipeline as Pipeline
 from .problem import Problem as Problem
@@ -37,4 +36,5 @@ from .ring_dense import RingDense as RingDense
 from .rows import Band as Band
 from .rows import Bands as Bands
 from .rows import Roll as Roll
-from .six_step import SixStep as SixStep
+from .shared_memory import InPlace as InPlace
+from .shared_memory import SixStep as SixStep

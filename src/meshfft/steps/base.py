@@ -10,7 +10,8 @@ Kernels), else None. `layout` is always the layout before the step.
 
 import abc
 import dataclasses
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..collectives.wire import EXACT, Wire
 from ..kept import Trial
 from ..layout.layout import Layout, dim_name, resized
 from ..machine.chip import Chip
-from ..machine.work import Work
+from ..machine.machine import Work
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, Planes
 from ..operators.matrices import HalfRoots, Matrix, Roots
@@ -94,27 +95,23 @@ class Step(abc.ABC):
 
     @property
     def sends(self) -> "Sends | None":
-        return None
+        return self if isinstance(self, Sends) else None
 
     @property
     def chunked(self) -> "Chunked | None":
-        return None
+        return self if isinstance(self, Chunked) else None
 
     @property
     def takes(self) -> "Takes | None":
-        return None
+        return self if isinstance(self, Takes) else None
 
     @property
     def kernels(self) -> "Kernels | None":
-        return None
+        return self if isinstance(self, Kernels) else None
 
 
 class Sends(Step):
     """A step that sends data over a wire."""
-
-    @property
-    def sends(self) -> "Sends":
-        return self
 
     @abc.abstractmethod
     def wired(self, wire: Wire) -> Step:
@@ -138,12 +135,39 @@ class Wired(Sends):
         return self.wire.lossy
 
 
-class Chunked(Step):
-    """A step that cuts its block into equal chunks, or joins it from them."""
+@dataclasses.dataclass(frozen=True)
+class InChunks(Sends):
+    """Steps in sequence, one chunk of dimension `dim` at a time; no step transforms `dim`. Abstract."""
+
+    steps: tuple[Step, ...]
+    dim: int  # cut into chunks
+    chunks: int
 
     @property
-    def chunked(self) -> "Chunked":
-        return self
+    def dims(self) -> tuple[int, ...]:
+        return tuple(d for step in self.steps for d in step.dims)
+
+    def pairs(self, layout: Layout) -> tuple[tuple[Step, Layout], ...]:
+        return tuple(zip(self.steps, reached(layout, self.steps), strict=False))
+
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error.of_all(step.error(at, itemsize) for step, at in self.pairs(layout))
+
+    def wired(self, wire: Wire) -> Self:
+        return dataclasses.replace(self, steps=tuple(wired(step, wire) for step in self.steps))
+
+    def transpose(self, layout: Layout) -> Self:
+        return dataclasses.replace(self, steps=tuple(step.transpose(at) for step, at in self.pairs(layout))[::-1])
+
+    def conjugate(self) -> Self:
+        return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
+
+    def insert(self, dim: int) -> Self:
+        return dataclasses.replace(self, steps=tuple(step.insert(dim) for step in self.steps), dim=shift(self.dim, dim))
+
+
+class Chunked(Step):
+    """A step that cuts its block into equal chunks, or joins it from them."""
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
@@ -163,8 +187,7 @@ class Chunked(Step):
         return self
 
 
-# Factor before a step, the step, factor after it; factors are planes that broadcast, () means 1.
-Slope = tuple[Planes, Step, Planes]
+Slope = tuple[Planes, Step, Planes]  # a step between two factors, planes that broadcast; () means 1
 
 
 class Takes(Step):
@@ -175,10 +198,6 @@ class Takes(Step):
         @property
         def slot(self) -> int | None:
             """Index of its operand in the walk; None if its matrix needs none."""
-
-    @property
-    def takes(self) -> "Takes":
-        return self
 
     @abc.abstractmethod
     def at_slot(self, slot: int) -> "Takes":
@@ -208,10 +227,6 @@ class Takes(Step):
 
 class Kernels(Step):
     """A step that may have its own kernels on some devices."""
-
-    @property
-    def kernels(self) -> "Kernels":
-        return self
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
@@ -258,6 +273,11 @@ class MatrixStep(Step, Generic[M]):
 
     def insert(self, dim: int) -> Self:
         return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims))
+
+
+def reached(layout: Layout, steps: Iterable[Step]) -> tuple[Layout, ...]:
+    """The layout before each step, and after the last."""
+    return tuple(itertools.accumulate(steps, lambda at, step: step.after(at), initial=layout))
 
 
 def wired(step: Step, wire: Wire) -> Step:

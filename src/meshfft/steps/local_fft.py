@@ -1,8 +1,13 @@
-"""LocalFFT and LocalTrig: FFTs, and cosine and sine transforms, of dimensions that no mesh axis cuts."""
+"""Steps that send nothing: LocalFFT and LocalTrig, of dimensions that no mesh axis cuts, and Margin."""
 
 import dataclasses
 import math
 from collections.abc import Iterator
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
 
 from ..collectives.all_to_all import Grid, count, divided, fits
 from ..collectives.dimensions import resize, resize_each
@@ -14,7 +19,7 @@ from ..kernels.trig import transform
 from ..kernels.xla import XLA
 from ..layout.layout import Layout, resized
 from ..machine.chip import Chip
-from ..machine.work import Work
+from ..machine.machine import Work
 from ..numerics.dtypes import Error, unit_of
 from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes
 from ..operators.matrices import Matrix, Roots
@@ -182,3 +187,48 @@ class LocalTrig(MatrixStep[Trig]):
 
     def name(self, layout: Layout) -> str:
         return f"{self.matrix.name} {names(self.dims, layout)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Margin(Chunked):
+    """Trims the halo cells on both sides of every block, or pads blocks with zeros there.
+
+        block of n + 2 m cells  ->  its n inner ones  ->  n + 2 m with m zeros on either side
+
+    Invariant: margin cells, NaN included, reach no result.
+    """
+
+    widths: tuple[tuple[int, int], ...]  # (dimension, cells on either side of a block)
+    onto: bool  # pads instead of trimming
+    dims: ClassVar[tuple[int, ...]] = ()
+
+    def after(self, layout: Layout) -> Layout:
+        sign = 1 if self.onto else -1
+        grown = (layout.shape[d] + 2 * sign * m * layout.parts[d] for d, m in self.widths)
+        return resized(layout, tuple(d for d, _ in self.widths), tuple(grown))
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        inner, wide = sorted(itemsize * math.prod(one.block) for one in (layout, self.after(layout)))
+        return Work(
+            memory_bytes=inner + (wide if self.onto else inner), peak_bytes=2 * inner, beside_bytes=wide - inner
+        )
+
+    def held(self, layout: Layout, itemsize: int) -> Held:
+        wide = self.after(layout) if self.onto else layout
+        return Held(math.prod(wide.block), wide.block)
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        each = [0] * layout.ndim
+        for dim, m in self.widths:
+            each[dim] = m if self.onto else -m  # negative widths crop
+        return jax.tree.map(lambda x: lax.pad(x, jnp.zeros((), x.dtype), [(m, m, 0) for m in each]), block)
+
+    def transpose(self, layout: Layout) -> "Margin":
+        return dataclasses.replace(self, onto=not self.onto)
+
+    def insert(self, dim: int) -> "Margin":
+        return dataclasses.replace(self, widths=tuple((shift(d, dim), m) for d, m in self.widths))
+
+    def name(self, layout: Layout) -> str:
+        cells = ", ".join(f"{names((d,), layout)} by {m}" for d, m in self.widths)
+        return f"{'pad' if self.onto else 'trim'} {cells}"

@@ -38,7 +38,7 @@ from ..kernels.sliced import TWIDDLE_FLOPS, SlicedFFT
 from ..kernels.xla import XLA
 from ..layout.layout import Layout, line_shape
 from ..machine.chip import Chip
-from ..machine.work import Move, Work, total
+from ..machine.machine import Move, Work, total
 from ..numerics.chunks import CHUNK
 from ..numerics.dtypes import ROUNDING, Dot, Error, added_error, real_dtype, unit_of
 from ..numerics.phases import MAX_LENGTH, mulmod, roots

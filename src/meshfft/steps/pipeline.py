@@ -15,13 +15,11 @@ from ..kept import Trial
 from ..kernels.engine import Lines, Sender
 from ..layout.layout import Layout
 from ..machine.chip import Chip
-from ..machine.work import Move, Work, total
-from ..numerics.dtypes import Error
+from ..machine.machine import Move, Work, total
 from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
-from .axis_moves import AxisMove, axis_moves
-from .base import Kernels, Sends, Step, names, shift, wired
-from .exchange import Exchange, wire_passes
+from .base import InChunks, Kernels, Step, names, reached, shift
+from .exchange import AxisMove, Exchange, axis_moves, wire_passes
 from .local_fft import LocalFFT
 from .problem import Numbers, Problem
 
@@ -32,17 +30,14 @@ CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
 
 @dataclasses.dataclass(frozen=True)
-class Pipeline(Sends, Kernels):
-    """Steps in sequence, one chunk of dimension `dim` at a time; no step transforms `dim`.
+class Pipeline(InChunks, Kernels):
+    """A LocalFFT, and a packed exchange of one move before or after it.
 
     If the exchange moves axes out of `dim`, a chunk has some rows of every shard, which arrive spread over the
     dimension; moving axes into `dim` is the reverse. Barriers keep the compiler from batching the chunks' local steps,
     which would leave nothing to overlap. Senders write both planes as one message; with `hands` nothing is copied.
     """
 
-    steps: tuple[Step, ...]  # a LocalFFT, and a packed exchange of one move before or after it
-    dim: int  # cut into chunks
-    chunks: int
     hands: tuple[int, ...] = ()  # dimensions that the next step transforms, if it takes pieces
 
     @classmethod
@@ -56,10 +51,6 @@ class Pipeline(Sends, Kernels):
                     yield cls((local, Exchange((move,), packed=True)), dim, chunks)
 
     @property
-    def dims(self) -> tuple[int, ...]:
-        return tuple(d for step in self.steps for d in step.dims)
-
-    @property
     def move(self) -> AxisMove:
         (move,) = self._exchange.moves
         return move
@@ -68,16 +59,13 @@ class Pipeline(Sends, Kernels):
     def numbers(self) -> Numbers:
         return Numbers(dots=self._local.numbers.dots)
 
-    def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error.of_all(step.error(at, itemsize) for step, at in self._pairs(layout))
-
     def after(self, layout: Layout) -> Layout:
-        return functools.reduce(lambda reached, step: step.after(reached), self.steps, layout)
+        return reached(layout, self.steps)[-1]
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         rows = self._rows(layout)
         many = -(-rows // -(-rows // self.chunks)) if rows else 1  # equal chunks may be fewer than asked for
-        works = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)]
+        works = [step.work(before, itemsize, chip) for step, before in self.pairs(layout)]
         ends = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
         if self._by_kernels(layout):
             passes, cycles = self._coded(layout, itemsize, chip)
@@ -101,7 +89,7 @@ class Pipeline(Sends, Kernels):
     def _shares(self, layout: Layout) -> list[tuple[int, ...]]:
         """Shape sent to one device, per chunk."""
         rows = self._rows(layout)
-        (share,) = (step.share(at) for step, at in self._pairs(layout) if isinstance(step, Exchange))
+        (share,) = (step.share(at) for step, at in self.pairs(layout) if isinstance(step, Exchange))
         size = -(-rows // self.chunks) if rows else 1
         chunks = [min(size, rows - start) for start in range(0, rows, size)] or [0]
         return [tuple(many if d == self.dim else n for d, n in enumerate(share)) for many in chunks]
@@ -134,9 +122,6 @@ class Pipeline(Sends, Kernels):
         sender = self._local.sender
         assert sender is not None, "only of engines that write what is sent"
         return sender
-
-    def wired(self, wire: Wire) -> "Pipeline":
-        return dataclasses.replace(self, steps=tuple(wired(step, wire) for step in self.steps))
 
     def joint(self, layout: Layout) -> bool:
         return self._exchange.wire.lossy or self._by_kernels(layout)
@@ -208,7 +193,7 @@ class Pipeline(Sends, Kernels):
             jax.tree.map(functools.partial(taken, dim=dim, start=start, size=min(size, rows - start)), parts)
             for start in range(0, rows, size)
         ]
-        for step, at in self._pairs(layout):
+        for step, at in self.pairs(layout):
             if isinstance(step, Exchange):
                 chunks = [step.apply_to_rows(chunk, at, kept=dim) for chunk in chunks]
             elif isinstance(step, LocalFFT):
@@ -219,7 +204,7 @@ class Pipeline(Sends, Kernels):
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
         size, local, move = -(-self._rows(layout) // self.chunks), self._local, self.move
         if not self._by_kernels(layout):
-            chunks = ((one, at.resize(self.dim, at.shape[self.dim] // self.chunks)) for one, at in self._pairs(layout))
+            chunks = ((one, at.resize(self.dim, at.shape[self.dim] // self.chunks)) for one, at in self.pairs(layout))
             return tuple(trial for one, at in chunks if one.kernels for trial in one.kernels.trials(at, None)[0]), None
         lines = Lines(layout.block, local.dims, local.lengths)
         own = (
@@ -229,27 +214,17 @@ class Pipeline(Sends, Kernels):
         return own, Came(move.source, self.dim, move.parts, self._rows(layout) // size) if self.hands else None
 
     def transpose(self, layout: Layout) -> "Pipeline":
-        steps = tuple(step.transpose(before) for step, before in self._pairs(layout))
-        return dataclasses.replace(self, steps=steps[::-1], hands=())
-
-    def conjugate(self) -> "Pipeline":
-        return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
+        return dataclasses.replace(super().transpose(layout), hands=())
 
     def insert(self, dim: int) -> "Pipeline":
-        steps, hands = tuple(step.insert(dim) for step in self.steps), tuple(shift(d, dim) for d in self.hands)
-        return dataclasses.replace(self, steps=steps, dim=shift(self.dim, dim), hands=hands)
+        return dataclasses.replace(super().insert(dim), hands=tuple(shift(d, dim) for d in self.hands))
 
     def name(self, layout: Layout) -> str:
-        steps = ", ".join(step.name(before) for step, before in self._pairs(layout))
+        steps = ", ".join(step.name(before) for step, before in self.pairs(layout))
         return f"{steps}, in {self.chunks} chunks of {names((self.dim,), layout)}"
 
     def _rows(self, layout: Layout) -> int:
         return self.after(layout).block[self.dim] if self.dim == self.move.target else layout.block[self.dim]
-
-    def _pairs(self, layout: Layout) -> Iterator[tuple[Step, Layout]]:
-        for step in self.steps:
-            yield step, layout
-            layout = step.after(layout)
 
 
 def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:

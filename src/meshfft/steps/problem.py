@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from ..collectives.wire import EXACT, Wire
 from ..kernels.engine import Site
 from ..layout.layout import Layout, hashed_once
-from ..machine.machine import Machine
-from ..machine.work import Work
+from ..machine.machine import Machine, Work
 from ..numerics.dtypes import Dot
 from ..operators.matrices import Matrix
 from ..operators.transform import Transform

@@ -19,7 +19,7 @@ from ..kernels.engines import offered
 from ..kernels.real import XLA_REAL
 from ..layout.layout import Layout, line_shape, nested
 from ..machine.chip import Chip
-from ..machine.work import Move, Work
+from ..machine.machine import Move, Work
 from ..numerics.dtypes import Error
 from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, in_complex, join, scaled, split

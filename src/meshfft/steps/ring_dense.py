@@ -17,7 +17,7 @@ from ..collectives.ring import ring_fold, ring_scatter, shards_added, shards_hel
 from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import local_slice
 from ..machine.chip import Chip, padded
-from ..machine.work import Move, Work
+from ..machine.machine import Move, Work
 from ..numerics.chunks import CHUNK
 from ..numerics.dtypes import WIDE, Dot, Error, added_error, real_dtype
 from ..numerics.phases import MAX_LENGTH

@@ -1,13 +1,10 @@
-"""Roll and Bands: rows move to other positions of a dimension; only rows that change devices are sent.
-
-A band of all rows pads or crops the dimension to the length of its matrix; a band of some rows clears the rest.
-"""
+"""Roll and Bands: rows move to other positions of a dimension; only rows that change devices are sent."""
 
 import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -20,12 +17,10 @@ from ..collectives.dimensions import resize
 from ..collectives.ring import handed_on, permuted
 from ..layout.layout import Cuts, Layout
 from ..machine.chip import Chip
-from ..machine.work import Move, Work
+from ..machine.machine import Move, Work
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Block
-from ..operators.matrices import Matrix
 from .base import Step, names, shift
-from .problem import Problem, ready
 
 JOIN_PASSES = 2  # of a roll: rows are read and written to join them
 SENT_PASSES = 4  # of a roll: sent rows are sliced and received
@@ -122,8 +117,12 @@ class Segment(NamedTuple):
         """Whether it is sent, and whether it is reversed; equal for all segments of a round."""
         return self.sender != self.receiver, self.band.reverse
 
+    def first(self, most: int) -> int:
+        """First of the `most` rows that its sender slices."""
+        return self.source + (self.rows - most if self.band.reverse else 0)
 
-Round = tuple[Segment, ...]
+
+Together = tuple[Segment, ...]  # segments of one round, the longest first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +133,8 @@ class Bands(Step):
 
     A device's rows may go to several devices. Each round is one permute, or none if rows stay: every device sends and
     receives at most one segment. All send as many rows as the longest segment has; receivers drop the excess.
+
+    A band of all rows pads or crops the dimension to the length of its matrix; a band of some rows clears the rest.
     """
 
     dim: int
@@ -150,10 +151,9 @@ class Bands(Step):
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         row, parts = before // max(layout.block[self.dim], 1), layout.parts[self.dim]
         moves = []
-        for segments in _rounds(self, layout):
-            if segments[0].way[0]:
-                hops = max(min((s.sender - s.receiver) % parts, (s.receiver - s.sender) % parts) for s in segments)
-                moves.append(Move("ring", layout.axes[self.dim], _most(segments) * row, hops))
+        for segments in filter(lambda segments: segments[0].way[0], _rounds(self, layout)):
+            hops = max(min((s.sender - s.receiver) % parts, (s.receiver - s.sender) % parts) for s in segments)
+            moves.append(Move("ring", layout.axes[self.dim], segments[0].rows * row, hops))
         sent, largest = sum(move.nbytes for move in moves), max((move.nbytes for move in moves), default=0)
         return Work(
             memory_bytes=BAND_PASSES * (before + after + sent),
@@ -178,43 +178,40 @@ class Bands(Step):
 
     def _on_ring(self, block: Array, layout: Layout) -> Array:
         dim, rounds, size = self.dim, _rounds(self, layout), self.after(layout).block[self.dim]
-        spans = [span for segments in rounds for span in _spans(segments)]
-        before = max((-first for first, _ in spans), default=0)
-        behind = max((last for _, last in spans), default=0) - block.shape[dim]
-        beyond = max((s.target + _most(segments) - size for segments in rounds for s in segments), default=0)
-        before, behind, beyond = (max(room, 0) for room in (before, behind, beyond))
+        segments = [(s, together[0].rows) for together in rounds for s in together]
+        before = max([0, *(-s.first(most) for s, most in segments)])
+        behind = max([0, *(s.first(most) + most - block.shape[dim] for s, most in segments)])
+        beyond = max([0, *(s.target + most - size for s, most in segments)])
         block = _within(block, dim, before, behind)
         new = jnp.zeros([size + beyond if d == dim else n for d, n in enumerate(block.shape)], block.dtype)
-        for segments in rounds:
-            rows = self._received(block, segments, layout, before)
-            at = self._here([s.receiver for s in segments], [s.target for s in segments], layout)
+        for together in rounds:
+            rows = self._received(block, together, layout, before)
+            at = self._here({s.receiver: s.target for s in together}, layout)
             rows = rows + lax.dynamic_slice_in_dim(new, at, rows.shape[dim], dim)
             new = lax.dynamic_update_slice_in_dim(new, rows, at, dim)
         return resize(new, dim, size)
 
-    def _received(self, block: Array, segments: Round, layout: Layout, before: int) -> Array:
+    def _received(self, block: Array, segments: Together, layout: Layout, before: int) -> Array:
         """Rows received in a round, times their weight, with zeros after them."""
-        dim, (travels, reverse), most = self.dim, segments[0].way, _most(segments)
-        first = [before + first for first, _ in _spans(segments)]
-        rows = lax.dynamic_slice_in_dim(block, self._here([s.sender for s in segments], first, layout), most, dim)
+        dim, (travels, reverse), most = self.dim, segments[0].way, segments[0].rows
+        first = self._here({s.sender: before + s.first(most) for s in segments}, layout)
+        rows = lax.dynamic_slice_in_dim(block, first, most, dim)
         rows = lax.rev(rows, (dim,)) if reverse else rows
         if travels:
             senders = {s.receiver: s.sender for s in segments}
             rows = permuted(rows, layout.axes[dim], [senders.get(i) for i in range(layout.parts[dim])])
-        here = functools.partial(self._here, [s.receiver for s in segments], layout=layout)
         if any(s.band.weight != 1 for s in segments):
-            rows = rows * here([s.band.weight for s in segments], dtype=real_dtype(rows.dtype)).astype(rows.dtype)
+            weights = {s.receiver: s.band.weight for s in segments}
+            rows = rows * self._here(weights, layout, real_dtype(rows.dtype)).astype(rows.dtype)
         if travels and all(s.rows == most for s in segments):
             return rows  # a permute leaves zeros on devices that receive nothing
-        inside = lax.broadcasted_iota(np.int32, rows.shape, dim) < here([s.rows for s in segments])
-        return jnp.where(inside, rows, jnp.zeros_like(rows))
+        index, counts = lax.broadcasted_iota(np.int32, rows.shape, dim), {s.receiver: s.rows for s in segments}
+        return jnp.where(index < self._here(counts, layout), rows, jnp.zeros_like(rows))
 
-    def _here(
-        self, devices: Sequence[int], values: Sequence[float], layout: Layout, dtype: DTypeLike = np.int32
-    ) -> Array:
-        """This device's value; 0 if it is not among `devices`."""
+    def _here(self, values: Mapping[int, float], layout: Layout, dtype: DTypeLike = np.int32) -> Array:
+        """This device's value; 0 if it has none."""
         table = np.zeros(layout.parts[self.dim], dtype)
-        table[list(devices)] = values
+        table[list(values)] = list(values.values())
         return jnp.asarray(table)[lax.axis_index(layout.axes[self.dim])]
 
     def transpose(self, layout: Layout) -> "Bands":
@@ -233,19 +230,8 @@ class Bands(Step):
         return f"{what} {names((self.dim,), layout)}: {old} -> {new}"
 
 
-def pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
-    """Bands that pad or crop a cut dimension to its matrix's columns, if a step of this kind then applies. A half
-    spectrum is excluded: a ring that reads it in place was faster on CPUs."""
-    for dim, matrix in ready(todo).items():
-        old, new = layout.shape[dim], matrix.columns
-        if old != new and layout.parts[dim] > 1 and matrix.becomes != "real":
-            resized = layout.resize(dim, new)
-            if any(True for _ in kind.offers(problem, resized, {dim: matrix})):
-                yield Bands(dim, new, resized.cuts[dim], (Band(0, 0, min(old, new)),))
-
-
 @functools.lru_cache(maxsize=1024)
-def _rounds(step: Bands, layout: Layout) -> tuple[Round, ...]:
+def _rounds(step: Bands, layout: Layout) -> tuple[Together, ...]:
     """Segments in rounds: the longest first, each in the first round with both devices free."""
     rounds: list[list[Segment]] = []
     for segment in sorted(_segments(step, layout), key=lambda segment: -segment.rows):
@@ -276,17 +262,6 @@ def _segments(step: Bands, layout: Layout) -> Iterator[Segment]:
             if low < high:
                 source = last - (high - begin) if band.reverse else first + (low - begin)
                 yield Segment(sender, receiver, int(source - start), int(low - to), int(high - low), band)
-
-
-def _most(segments: Round) -> int:
-    return max(segment.rows for segment in segments)
-
-
-def _spans(segments: Round) -> list[tuple[int, int]]:
-    """First and last row of each device's slice in a round."""
-    most = _most(segments)
-    first = (s.source + (s.rows - most if s.band.reverse else 0) for s in segments)
-    return [(at, at + most) for at in first]
 
 
 def _within(rows: Array, dim: int, before: int, behind: int) -> Array:

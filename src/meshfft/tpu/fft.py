@@ -24,7 +24,7 @@ from ..kernels.real import XLA_REAL
 from ..kernels.xla import XLA
 from ..layout.layout import line_shape
 from ..machine.chip import Chip
-from ..machine.work import Work
+from ..machine.machine import Work
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, Planes, Shape, like, split, times
 from . import engine, price, trials

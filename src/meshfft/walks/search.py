@@ -17,10 +17,22 @@ from collections.abc import Iterator
 
 from ..layout.layout import Layout, real_cuts
 from ..operators.matrices import Matrix
-from ..steps import Exchange, InPlace, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, SixStep
+from ..steps import (
+    Band,
+    Bands,
+    Exchange,
+    InPlace,
+    LocalFFT,
+    LocalTrig,
+    PackedFFT,
+    PhaseFFT,
+    Pipeline,
+    RealFFT,
+    RingDense,
+    SixStep,
+)
 from ..steps.base import Step, wired
-from ..steps.problem import Problem
-from ..steps.rows import pads
+from ..steps.problem import Problem, ready
 
 METHODS: dict[str, tuple[type[Step], ...]] = {
     "auto": (LocalFFT, RealFFT, LocalTrig, Exchange, InPlace, Pipeline, RingDense, PhaseFFT, SixStep, PackedFFT),
@@ -112,7 +124,18 @@ def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterat
         if not waiting or kind in WHOLE:
             yield from (wired(step, problem.wire) for step in kind.offers(problem, layout, waiting or todo))
         if not waiting and kind in WHOLE:
-            yield from pads(kind, problem, layout, todo)
+            yield from _pads(kind, problem, layout, todo)
+
+
+def _pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
+    """Bands that pad or crop a cut dimension to its matrix's columns, if a step of this kind then applies. A half
+    spectrum is excluded: a ring that reads it in place was faster on CPUs."""
+    for dim, matrix in ready(todo).items():
+        old, new = layout.shape[dim], matrix.columns
+        if old != new and layout.parts[dim] > 1 and matrix.becomes != "real":
+            padded = layout.resize(dim, new)
+            if any(True for _ in kind.offers(problem, padded, {dim: matrix})):
+                yield Bands(dim, new, padded.cuts[dim], (Band(0, 0, min(old, new)),))
 
 
 def _wanted(problem: Problem, layout: Layout) -> bool:

@@ -18,11 +18,11 @@ from ..collectives.wire import Wire
 from ..kept import Trial
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import GENERIC, Chip, CompilerOptions
-from ..machine.work import Work, total
+from ..machine.machine import Work, total
 from ..numerics.dtypes import Error, unit_of
 from ..numerics.split_complex import Block, in_planes, split
 from ..steps import Step
-from ..steps.base import Chunked, Takes, slot_of, wired
+from ..steps.base import Chunked, Takes, reached, slot_of, wired
 
 FINEST = 8  # chunks may be this many times smaller than those kept; small ones are found more often
 MATCHED_BYTES = 2**21  # least bytes of a block with chunks of one size; below it, more messages cost more
@@ -44,7 +44,7 @@ class Walk:
     @functools.cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """The layout before each step, and after the last."""
-        return tuple(itertools.accumulate(self.steps, lambda layout, step: step.after(layout), initial=self.start))
+        return reached(self.start, self.steps)
 
     @property
     def pairs(self) -> tuple[tuple[Step, Layout], ...]:

@@ -20,7 +20,7 @@ import numpy as np
 from ...collectives.dimensions import positions
 from ...layout.layout import Layout, line_shape
 from ...machine.chip import Chip
-from ...machine.work import Work
+from ...machine.machine import Work
 from ...numerics.dtypes import Error, real_dtype
 from ...numerics.phases import mulmod, roots
 from ...numerics.split_complex import Block, Planes, in_planes, scaled

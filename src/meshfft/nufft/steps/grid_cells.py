@@ -27,7 +27,7 @@ from jax import Array, lax
 from ...collectives.ring import handed_on, permuted
 from ...layout.layout import Layout, resized
 from ...machine.chip import Chip
-from ...machine.work import Move, Work
+from ...machine.machine import Move, Work
 from ...numerics.split_complex import Block
 from ...steps.base import names, shift
 from .point_step import Reversible, TakesTables, grid_back, grid_last, own_tables, table_specs

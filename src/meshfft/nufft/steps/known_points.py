@@ -25,7 +25,7 @@ from ...collectives.pieces import Came
 from ...kept import Trial
 from ...layout.layout import Cuts, Layout
 from ...machine.chip import Chip
-from ...machine.work import Move, Work
+from ...machine.machine import Move, Work
 from ...numerics.split_complex import Block
 from ...steps.base import Kernels
 from ..grid.binning import Tables, radix_order

@@ -23,7 +23,7 @@ from ...collectives.ring import one_shuffle, ring_scatter
 from ...layout.layout import Layout, line_shape
 from ...layout.placement import local_slice
 from ...machine.chip import Chip, padded
-from ...machine.work import Move, Work
+from ...machine.machine import Move, Work
 from ...numerics.chunks import RUNS, in_runs
 from ...numerics.dtypes import Dot, Error, added_error, real_dtype
 from ...numerics.products import TERMS, Sums, planes_of, product

@@ -28,7 +28,7 @@ from ...collectives.all_to_all import exchange_packed
 from ...collectives.ring import ring_fold, ring_scatter
 from ...layout.layout import Layout
 from ...machine.chip import Chip
-from ...machine.work import Move, Work
+from ...machine.machine import Move, Work
 from ...numerics import phases
 from ...numerics.dtypes import real_dtype
 from ...steps.base import Slope

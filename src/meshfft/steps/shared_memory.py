@@ -1,0 +1,235 @@
+"""SixStep and InPlace: FFTs of cut dimensions for devices that share a memory, where exchanges are cheap."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ..collectives.all_to_all import corner, cut, exchange
+from ..collectives.dimensions import split
+from ..kernels.engine import fft_error, flops_of
+from ..kernels.stockham import LARGEST as LARGEST_RADIX
+from ..kernels.stockham import in_place, radices
+from ..layout.layout import Layout, even_cuts, nested
+from ..machine.chip import Chip
+from ..machine.machine import Move, Work, total
+from ..numerics.dtypes import Error, unit_of
+from ..numerics.phases import MAX_LENGTH, mulmod, roots, table
+from ..numerics.split_complex import Block, in_complex, join
+from ..operators.matrices import Matrix, Roots
+from .base import InChunks, MatrixStep, Step, Wired, names
+from .exchange import MOST_CHUNKS, PASSES, AxisMove, Exchange
+from .local_fft import LocalFFT
+from .problem import Least, Problem, ready
+
+SIX_STEP_PASSES = 2 * 2 + 2 + 6  # two FFTs, phases, and a transpose
+SMALLEST_BYTES = 2**14  # least bytes of a block for six steps; below it, a ring compiles in half the time
+NEAR = 32  # adjacent columns whose phases are in a table
+CHUNK_BYTES = 2**20  # least bytes of a chunk: small ones have slower columns, large ones leave the caches
+LARGEST = 4  # a chunk may be this many times larger, so that all are equal
+COPIES = 2  # a chunk is copied out of the block and back
+CACHED = 2  # a pass over a chunk in cache is this many times cheaper
+
+
+@dataclasses.dataclass(frozen=True)
+class SixStep(MatrixStep[Roots], Wired):
+    """The FFT of one dimension of N = N1 N2 positions over p shards, in order; p divides N1 and N2.
+
+    With n = N2 n1 + n2 and k = k1 + N1 k2,
+
+        X[k] = sum_n2 exp(sign 2 pi i n2 k2 / N2) exp(sign 2 pi i n2 k1 / N) sum_n1 exp(sign 2 pi i n1 k1 / N1) x[n].
+
+    A device holds rows n1 of the matrix x[n1, n2]. Three exchanges give it columns n2, transformed over n1; rows k1,
+    transformed over n2; and columns k2, whose transpose is its part of X. Source: Bailey, FFTs in external or
+    hierarchical memory, 1990.
+    """
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["SixStep"]:
+        small = math.prod(layout.block) * problem.itemsize < SMALLEST_BYTES
+        if problem.sliced or small or not problem.machine.chip.cached:
+            return
+        for dim, matrix in ready(todo).items():
+            parts, whole = layout.parts[dim], layout.shape[dim] == matrix.rows < MAX_LENGTH
+            if isinstance(matrix, Roots) and matrix.has_fft and whole and nested(layout.cuts[dim]):
+                if 1 < parts <= MOST_CHUNKS and sides(matrix.length, parts) is not None:
+                    yield cls((dim,), matrix, (matrix.rows,))
+
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        unit = unit_of(itemsize)
+        return Error.of_all((fft_error(self.matrix.length, itemsize), Error(unit, unit, 3 * self.wire.error)))
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        parts, points = layout.parts[self.dim], math.prod(layout.block)
+        size, sent = points * itemsize, self.wire.nbytes(self._lines(layout, parts), itemsize)
+        return Work(
+            vector_flops=round(points * (flops_of(self.matrix.length) + 12)),
+            memory_bytes=(3 * PASSES + SIX_STEP_PASSES) * size,
+            sent_bytes=3 * sent * (parts - 1),
+            all_to_alls=3,
+            moves=(Move("all-to-all", layout.axes[self.dim], sent * parts, 3),),
+            peak_bytes=5 * size,
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        return in_complex(functools.partial(self._apply, layout=layout), block)
+
+    def _apply(self, block: Array, layout: Layout) -> Array:
+        axes, parts, shape = layout.axes[self.dim], layout.parts[self.dim], block.shape
+        length, sign = self.matrix.length, self.matrix.sign
+        lines = block.reshape(self._lines(layout))
+        lines = jnp.concatenate(exchange(split(lines, 2, parts), axes, self.wire), 1)
+        lines = in_place(lines, (1,), sign, ((1, parts),))
+        lines = _phased(lines, length, lax.axis_index(axes), sign)
+        lines = jnp.concatenate(exchange(split(lines, 1, parts), axes, self.wire), 2)
+        lines = in_place(lines, (2,), sign, ((2, parts),))
+        lines = jnp.concatenate([part.swapaxes(1, 2) for part in exchange(split(lines, 2, parts), axes, self.wire)], 2)
+        return lines.reshape(shape)
+
+    def _lines(self, layout: Layout, shares: int = 1) -> tuple[int, ...]:
+        """Shape of this device's rows, or of one share: lines before, rows, columns, lines behind."""
+        parts, length, shape = layout.parts[self.dim], self.matrix.length, layout.block
+        rows = sides(length, parts)
+        assert rows is not None, "no step is offered for such a length"
+        before, after = math.prod(shape[: self.dim]), math.prod(shape[self.dim + 1 :])
+        return before, rows // parts, length // rows // shares, *((after,) if after > 1 else ())
+
+    def name(self, layout: Layout) -> str:
+        return f"six-step fft {names(self.dims, layout)}"
+
+
+@functools.lru_cache(maxsize=1024)
+def sides(length: int, parts: int) -> int | None:
+    """N1: the factor of N with small radices nearest sqrt(N) such that p divides N1 and N / N1, else None."""
+    if length % parts**2:
+        return None
+    many = length // parts**2
+    divisors = {d for low in range(1, math.isqrt(many) + 1) if many % low == 0 for d in (low, many // low)}
+    rows = [parts * d for d in divisors if max(radices(parts * d), default=1) <= LARGEST_RADIX]
+    return min(rows, key=lambda n: abs(math.log(n * n / length)), default=None)
+
+
+def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
+    """Times exp(sign 2 pi i k1 n2 / N): exact phases of every few columns n2, times a table for the columns between."""
+    _, rows, columns, *behind = lines.shape
+    near = math.gcd(columns, NEAR)
+    first = (index * columns + jnp.arange(0, columns, near)).astype(jnp.uint32)
+    powers = mulmod(jnp.arange(rows, dtype=jnp.uint32)[:, None], first[None, :], length)
+    far = join(roots(powers, length, sign, lines.real.dtype))[:, :, None]
+    phases = far * table(rows, near, length, sign, lines.dtype)[:, None, :]
+    return lines * phases.reshape(1, rows, columns, *(1 for _ in behind))
+
+
+@dataclasses.dataclass(frozen=True)
+class InPlace(InChunks):
+    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks of the block, written back in place.
+
+        for each chunk of rows of dimension `dim`:
+            the axes that cut the transformed dimensions move to `dim`      one all-to-all
+            whole lines are transformed in cache
+            the axes move back                                              one all-to-all
+
+    Invariant: every temporary has the size of a chunk, whatever program surrounds the loop.
+    """
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
+        """Transforms all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
+        if problem.sliced or not (problem.large(layout) and layout.even and problem.engine == "auto"):
+            return
+        roots = {d: m for d, m in ready(todo).items() if isinstance(m, Roots) and m.has_fft}
+        roots = {d: m for d, m in roots.items() if m.length == m.rows == m.columns == layout.shape[d]}
+        cut, whole = ([d for d in roots if (layout.parts[d] > 1) == is_cut] for is_cut in (True, False))
+        for dim in range(layout.ndim):
+            moved, beside = [d for d in cut if d != dim], [d for d in whole if d != dim]
+            for opened in dict.fromkeys([tuple(moved), *((d,) for d in moved)]) if moved else ():
+                for also in dict.fromkeys([(), tuple(beside)]):
+                    lines: dict[int, Matrix] = {d: roots[d] for d in sorted((*opened, *also))}
+                    yield from cls._of(problem, layout, dim, opened, lines, problem.bytes_at(todo))
+
+    @classmethod
+    def _of(
+        cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: dict[int, Matrix], itemsize: int
+    ) -> Iterator["InPlace"]:
+        """Steps that move the axes of `opened` to `dim`, if chunks are equal and an engine takes `lines` in cache."""
+        parts = math.prod(layout.parts[d] for d in opened)
+        chunks = _count(layout, dim, parts, itemsize)
+        if chunks < 2 or parts > MOST_CHUNKS:
+            return
+        inner = at = layout.resize(dim, layout.shape[dim] // chunks)
+        moves = list[AxisMove]()
+        for d in opened:
+            move = AxisMove(d, dim, even_cuts(at.block[dim], [cut[:2] for cut in at.cuts[d]]))
+            moves, at = [*moves, move], move.after(at)
+        there = Exchange(tuple(moves))
+        back = there.transpose(inner)
+        for local in LocalFFT.offers(problem, at, lines):
+            if local.engine.chunked and local.dims == tuple(lines):
+                yield cls((there, local.fuse(there, back), back), dim, chunks)
+
+    @classmethod
+    def least(cls, problem: Problem) -> Least:
+        """Arithmetic, and a share of one step's traffic, since one step may serve all dimensions."""
+        if not problem.machine.chip.cached:
+            return Least()
+        moved = (COPIES + 2 * PASSES // CACHED) * problem.least_bytes // problem.start.ndim
+        sent, bounds = problem.least_bytes // problem.start.ndim, dict[int, float]()
+        for dim in (dim for dim, matrix in problem.todo().items() if matrix.has_fft):
+            flops = int(5 * problem.points * math.log2(max(problem.least_rows[dim], 1)))
+            bounds[dim] = problem.bound(Work(vector_flops=flops, memory_bytes=moved, sent_bytes=sent))
+        return Least(cut=bounds)
+
+    def joint(self, layout: Layout) -> bool:
+        return True  # planes are joined into one complex array
+
+    def pairs(self, layout: Layout) -> tuple[tuple[Step, Layout], ...]:
+        return super().pairs(layout.resize(self.dim, layout.shape[self.dim] // self.chunks))
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        block = math.prod(layout.block) * itemsize
+        one = total(step.work(at, itemsize, chip) for step, at in self.pairs(layout))
+        return dataclasses.replace(
+            one,
+            vector_flops=one.vector_flops * self.chunks,
+            memory_bytes=one.memory_bytes * self.chunks // CACHED + COPIES * block,
+            sent_bytes=one.sent_bytes * self.chunks,
+            all_to_alls=one.all_to_alls * self.chunks,
+            moves=tuple(move._replace(times=move.times * self.chunks) for move in one.moves),
+            peak_bytes=2 * block + one.peak_bytes,
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        return in_complex(functools.partial(self._apply, layout=layout), block)
+
+    def _apply(self, block: Array, layout: Layout) -> Array:
+        """Received shares are written into the block one by one: joining them first would copy them."""
+        back = self.steps[-1].chunked
+        rows, grid = layout.block[self.dim] // self.chunks, back.grids[1] if back else ()
+
+        def chunk(i: Array, block: Array) -> Array:
+            part = lax.dynamic_slice_in_dim(block, i * rows, rows, self.dim)
+            for step, at in self.pairs(layout):
+                part = cast(Array, step.apply(part, at))
+            for key, share in cut(part, grid).items():
+                place = corner(key, grid, share.shape)
+                at_chunk = [n + i * rows if d == self.dim else n for d, n in enumerate(place)]
+                block = lax.dynamic_update_slice(block, share, at_chunk)
+            return block
+
+        return lax.fori_loop(0, self.chunks, chunk, block)
+
+    def name(self, layout: Layout) -> str:
+        there, local, _ = (step.name(at) for step, at in self.pairs(layout))
+        return f"{there}, {local}, and back, in place in {self.chunks} chunks of {names((self.dim,), layout)}"
+
+
+def _count(layout: Layout, dim: int, parts: int, itemsize: int) -> int:
+    """The most equal chunks that are large enough and that `parts` divides; 0 if none is."""
+    most = math.prod(layout.block) * itemsize // CHUNK_BYTES
+    fewest = max(most // LARGEST, 1)
+    rows, rest = divmod(layout.block[dim], parts)
+    return next((n for n in range(min(most, rows), fewest, -1) if rows % n == 0), 0) if not rest else 0
