@@ -29,6 +29,14 @@ BOOK = "How to Scale Your Model, jax-ml.github.io/scaling-book"
 PAPER = "Jouppi et al., CACM 63(7), 2020"
 DOCS = "cloud.google.com/tpu/docs/"
 CYCLES = "TPU compiler's estimate (libtpu 0.0.52)"
+SHEET = {
+    "bf16": "dense bfloat16 products on tensor cores",
+    "float32": "float32",
+    "float64": "float64 products on tensor cores",
+    "memory": "memory bandwidth",
+    "size": "memory",
+    "link": "NVLink, one way",
+}
 ORDER = "order of magnitude of a current accelerator"
 FITTED = (
     "one of 8 devices sharing 2 cores of an EPYC 9004, fitted to parts of a 256^3 complex64 transform: copy 0.008 s, "
@@ -139,11 +147,10 @@ def _tpu(
     )
 
 
-def _gpu(
-    name: str, kind: str, bf16: float, simt: float, double: float, memory: float, size: float, link: float
-) -> Chip:
-    known = {"float32": simt, "float64": double, "bf16": bf16, "memory": memory, "link": link, "size": size}
-    rates = {what: Figure(value, "published", f"{BOOK}, GPUs") for what, value in known.items()}
+def _gpu(name: str, kind: str, sheet: str, **rates: float) -> Chip:
+    """A GPU by its maker's data sheet, which has sparse products at twice the rate, and both ways of a link."""
+    figures = {what: Figure(value, "published", f"{sheet}: {SHEET[what]}") for what, value in rates.items()}
+    bf16 = rates["bf16"]
     source = "bf16 terms of this tier: rate of bf16 over the number of products"
     split = {tier: Figure(bf16 / TIERS[tier].passes, "derived", source) for tier in ("bf16x3", "bf16x6")}
     source = "int8: twice the rate of bf16, over the number of products"
@@ -152,12 +159,12 @@ def _gpu(
         name,
         "gpu",
         kind,
-        (*((tier, rates[tier]) for tier in ("float32", "float64", "bf16")), *split.items()),
-        vector=rates["float32"],
-        memory=rates["memory"],
-        link=rates["link"],
+        (*((tier, figures[tier]) for tier in ("float32", "float64", "bf16")), *split.items()),
+        vector=figures["float32"],
+        memory=figures["memory"],
+        link=figures["link"],
         hop=Figure(2e-6, "derived", "order of magnitude of one NVLink message"),
-        capacity=rates["size"],
+        capacity=figures["size"],
         domain=Figure(8, "published", f"{BOOK}, GPUs: a node of 8 behind NVLink switches"),
         switched=True,
     )
@@ -218,10 +225,13 @@ TPUS = (
          link=Figure(100e9, "published", f"{DOCS}tpu7x: 1200 GB/s both ways over 6 links")),
 )  # fmt: skip
 GPUS = (
-    _gpu("h100", "NVIDIA H100", 990e12, 67e12, 67e12, 3.35e12, 80e9, 450e9),
-    _gpu("h200", "NVIDIA H200", 990e12, 67e12, 67e12, 4.8e12, 141e9, 450e9),
-    _gpu("b200", "NVIDIA B200", 2250e12, 80e12, 40e12, 8.0e12, 192e9, 900e9),
-)
+    _gpu("h100", "NVIDIA H100", "NVIDIA H100 SXM data sheet", bf16=990e12, float32=67e12, float64=67e12,
+         memory=3.35e12, size=80e9, link=450e9),
+    _gpu("h200", "NVIDIA H200", "NVIDIA H200 SXM data sheet", bf16=990e12, float32=67e12, float64=67e12,
+         memory=4.8e12, size=141e9, link=450e9),
+    _gpu("b200", "NVIDIA B200", "NVIDIA Blackwell data sheet, B200", bf16=2250e12, float32=80e12, float64=40e12,
+         memory=8.0e12, size=192e9, link=900e9),
+)  # fmt: skip
 CHIPS = {chip.name: chip for chip in (CPU, *TPUS, *GPUS)}
 
 
