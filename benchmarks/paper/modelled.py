@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from meshfft.inspect.aot import Report, compile_plan, mesh_for, report, timeline
+from meshfft.inspect.aot import ProgramReport, compile_plan, mesh_for, report, timeline
 from meshfft.inspect.hlo import counts
 from meshfft.machine.machine import Move
 
@@ -159,7 +159,7 @@ def compiled_row(case: Case) -> Row:
     )
 
 
-def _against(case: Case, found: Report, compute: float) -> dict[str, Any]:
+def _against(case: Case, found: ProgramReport, compute: float) -> dict[str, Any]:
     made = case.plan
     clock, model = made.machine.chip.clock, sum(case.seconds[:3])
     cycle = 1 / clock.value if clock is not None else 0.0

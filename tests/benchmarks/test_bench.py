@@ -34,7 +34,7 @@ from benchmarks.paper.modelled import compiled_row, known_rows, modelled_rows
 from benchmarks.paper.rows import Row, find, read_rows
 from benchmarks.paper.tables import entries, ratio_cells, tables
 from benchmarks.rows import read, write
-from meshfft.inspect.aot import Report, Timeline
+from meshfft.inspect.aot import ProgramReport, Timeline
 from meshfft.inspect.hlo import Spent
 from meshfft.machine.machine import topology
 
@@ -325,7 +325,7 @@ def test_a_compiled_case_is_held_against_the_model(
     clock = case.plan.machine.chip.clock
     assert clock is not None
     cycles = (Spent(0, "matrix", round(2 * clock.value)), Spent(0, "copy", round(clock.value)))
-    found = Report({"peak": 2**30}, (), cycles)
+    found = ProgramReport({"peak": 2**30}, (), cycles)
     monkeypatch.setattr(modelled, "mesh_for", lambda plan, topology: None)
     monkeypatch.setattr(modelled, "compile_plan", lambda plan, mesh, planes: None)
     monkeypatch.setattr(modelled, "report", lambda program: found)

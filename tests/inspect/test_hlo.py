@@ -8,7 +8,17 @@ from reference import mesh
 
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan
-from meshfft.inspect.hlo import Kernels, bytes_of, cycles, every_collective, kernels, ops_of, priced, program_of, unit
+from meshfft.inspect.hlo import (
+    KernelRuns,
+    bytes_of,
+    cycles,
+    every_collective,
+    kernels,
+    ops_of,
+    priced,
+    program_of,
+    unit,
+)
 from meshfft.inspect.schedule import parse
 from meshfft.machine.chip import CHIPS
 from meshfft.tpu import price as kernel_price
@@ -207,7 +217,7 @@ ENTRY %main (x: f32[64,512,512]) -> f32[64,512,512] {
     price = [kernel_price.cycles(chip, "plane", (512, 512), n) for n in (points, points // 4)]
     assert min(price) > 16 * points / 4 / 428.1, "less than memory takes"
     program = priced(parse(text), chip)
-    assert kernels(program) == Kernels(2, sum(price))
+    assert kernels(program) == KernelRuns(2, sum(price))
     assert [(one.step, one.unit, one.cycles) for one in cycles(program)] == [
         (1, "vector", price[0]),
         (2, "vector", price[1]),
@@ -218,4 +228,4 @@ ENTRY %main (x: f32[64,512,512]) -> f32[64,512,512] {
         "k.2": "fft",
         "k.3": "other",
     }
-    assert kernels(parse(text)) == Kernels(0, 0)
+    assert kernels(parse(text)) == KernelRuns(0, 0)

@@ -12,7 +12,7 @@ from reference import mesh
 
 import meshfft as mf
 from meshfft.layout.layout import from_spec
-from meshfft.machine.chip import CHIPS, CPU, GENERIC, Chip, Figure, chip_for
+from meshfft.machine.chip import CHIPS, CPU, GENERIC, GPUS, Chip, Figure, chip_for
 from meshfft.machine.machine import EFFICIENCY, Machine, Move, Work, machine_of, placed, topology
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
@@ -37,6 +37,20 @@ def test_every_figure_is_positive_and_has_a_mark_and_a_source(chip: Chip) -> Non
         assert figure.mark in MARKS and len(figure.source) > 10, name
     assert chip.devices > 0 and chip.side > 0 and all(n > 0 for n in chip.torus)
     assert all(chip.product_rate(tier) > 0 for tier in ("bf16", "bf16x3", "bf16x6", "float32", "float64"))
+
+
+def test_a_published_figure_says_what_was_published() -> None:
+    """Catches figures of a GPU that all cite one page, which does not have them all."""
+    for chip in GPUS:
+        rates = (
+            chip.vector,
+            chip.memory,
+            chip.link,
+            chip.capacity,
+            *(dict(chip.products)[t] for t in ("bf16", "float64")),
+        )
+        sources = {figure.source for figure in rates if figure is not None}
+        assert len(sources) == 6 and all("data sheet" in source and ": " in source for source in sources)
 
 
 @pytest.mark.parametrize("chip", ROWS, ids=lambda chip: chip.name)

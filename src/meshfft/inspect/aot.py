@@ -28,20 +28,20 @@ from ..machine.chip import Chip
 from ..machine.machine import Move
 from ..numerics.dtypes import real_dtype
 from ..plans.plan import Plan
-from .hlo import Collective, Kernels, Spent, cycles, every_collective, kernels, program_of
+from .hlo import Collective, KernelRuns, Spent, cycles, every_collective, kernels, program_of
 from .schedule import Instruction, Item, Program, executed, nested
 
 # Seconds of one core, least and most in benchmarks/results/compile-pod.jsonl, of the KDFT (True) and other methods.
 COMPILING = {True: (118.0, 118.0), False: (7.0, 33.0)}
 
 
-class Report(NamedTuple):
+class ProgramReport(NamedTuple):
     """Bytes, collectives in order and cycles (kernels included) of a compiled program on each device."""
 
     memory: dict[str, int]
     collectives: tuple[Collective, ...]
     cycles: tuple[Spent, ...]
-    kernels: Kernels = Kernels(0, 0)
+    kernels: KernelRuns = KernelRuns(0, 0)
 
     def to_dict(self) -> dict[str, object]:
         sizes = {f"{name}_bytes_per_device": size for name, size in self.memory.items()}
@@ -103,13 +103,13 @@ def compile_seconds(plan: Plan) -> tuple[float, float] | None:
     return COMPILING[plan.method == "kdft"] if plan.machine.chip.planes else None
 
 
-def report(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Report:
+def report(compiled: jax.stages.Compiled, chip: Chip | None = None) -> ProgramReport:
     program, memory = program_of(compiled, chip), compiled.memory_analysis()
     if memory is None:
         raise NotImplementedError("the compiled program has no memory analysis: this backend gives none")
     sizes = {name: getattr(memory, f"{name}_size_in_bytes") for name in ("argument", "output", "temp", "alias")}
     sizes["peak"] = memory.peak_memory_in_bytes
-    return Report(sizes, every_collective(program), cycles(program), kernels(program))
+    return ProgramReport(sizes, every_collective(program), cycles(program), kernels(program))
 
 
 def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:

@@ -25,7 +25,7 @@ import jax
 
 from ..machine.chip import Chip
 from ..tpu import price as kernel_price
-from .schedule import COLLECTIVES, Executed, Instruction, Program, executed, parse
+from .schedule import COLLECTIVES, Instruction, Program, executed, parse
 
 UNITS = ("matrix", "vector", "copy")
 KINDS = ("products", "fft", "permute", "all-to-all", "copies", "other", "idle")
@@ -69,7 +69,7 @@ class Op(NamedTuple):
     kind: str
 
 
-class Kernels(NamedTuple):
+class KernelRuns(NamedTuple):
     times: int
     cycles: int
 
@@ -80,6 +80,12 @@ class Spent(NamedTuple):
     step: int | None
     unit: str
     cycles: int
+
+
+class _Stepped(NamedTuple):
+    instruction: Instruction
+    times: int
+    step: int | None
 
 
 def collectives(compiled: jax.stages.Compiled) -> dict[str, int]:
@@ -121,27 +127,26 @@ def _priced(instruction: Instruction, chip: Chip) -> Instruction:
     return dataclasses.replace(instruction, price=kernel_price.cycles(chip, kind, lengths, points))
 
 
-def kernels(program: Program) -> Kernels:
+def kernels(program: Program) -> KernelRuns:
     run = [one for one in executed(program) if one.instruction.price is not None]
-    return Kernels(sum(one.times for one in run), sum(one.times * (one.instruction.price or 0) for one in run))
+    return KernelRuns(sum(one.times for one in run), sum(one.times * (one.instruction.price or 0) for one in run))
 
 
 def every_collective(program: Program) -> tuple[Collective, ...]:
-    run, sent = executed(program), []
-    steps = steps_of(program, run)
-    for at, (instruction, times) in enumerate(run):
+    run, sent = _stepped(program), []
+    for at, (instruction, times, step) in enumerate(run):
         for kind in sends(program, instruction) if times else ():
             done = _done(run, at)
             between = run[at + 1 : done] if program.scheduled else []
             covered = sum(one.times * (one.instruction.cycles or 0) for one in between) // times
             size = bytes_of(run[done].instruction.type)
-            sent.append(Collective(instruction.name, kind, steps[at], times, size, done > at, covered))
+            sent.append(Collective(instruction.name, kind, step, times, size, done > at, covered))
     return tuple(sent)
 
 
 def cycles(program: Program) -> tuple[Spent, ...]:
-    run, total = executed(program), collections.Counter[tuple[int | None, str]]()
-    for (instruction, times), step in zip(run, steps_of(program, run), strict=True):
+    total = collections.Counter[tuple[int | None, str]]()
+    for instruction, times, step in _stepped(program):
         if instruction.cycles:
             total[step, unit(program, instruction)] += instruction.cycles * times
     order = sorted(total, key=lambda key: (-1 if key[0] is None else key[0], UNITS.index(key[1])))
@@ -149,9 +154,8 @@ def cycles(program: Program) -> tuple[Spent, ...]:
 
 
 def ops_of(program: Program) -> dict[str, Op | None]:
-    run = executed(program)
     ops: dict[str, Op | None] = {}
-    for (instruction, _), step in zip(run, steps_of(program, run), strict=True):
+    for instruction, _, step in _stepped(program):
         ends = instruction.opcode.endswith(("-update", "-done")) and instruction.operands
         started = ops.get(instruction.operands[0]) if ends else None  # of the same kind as its start
         kind = kind_of(program, instruction)
@@ -188,7 +192,8 @@ def _working(program: Program, instruction: Instruction) -> list[Instruction]:
     """The parts of an instruction that do more than move numbers. Scalars are indices."""
     parts = [instruction, *program.inside(instruction)]
     names = {part.name: part for part in parts}
-    return [part for part in parts if not (_moves(part) or _scalar(part) or _joins(part, names))]
+    arrays = (part for part in parts if any(shape for _, shape in _arrays(part.type)))
+    return [part for part in arrays if not (_moves(part) or _joins(part, names))]
 
 
 def _multiplies(part: Instruction) -> bool:
@@ -206,10 +211,6 @@ def _joins(part: Instruction | None, names: Mapping[str, Instruction]) -> bool:
     return all(_joins(names.get(operand), names) for operand in part.operands)
 
 
-def _scalar(instruction: Instruction) -> bool:
-    return all(not shape for _, shape in _arrays(instruction.type))
-
-
 def bytes_of(type_text: str) -> int:
     """The size of a type such as `(f32[2,8]{1,0:T(8,128)}, s8[4])`, without padding."""
     return sum(bits * math.prod(int(n) for n in shape.split(",") if n) for bits, shape in _arrays(type_text)) // 8
@@ -221,20 +222,20 @@ def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
         yield 8 if kind == "pred" else int(digits or 0), shape
 
 
-def steps_of(program: Program, run: Sequence[Executed]) -> list[int | None]:
-    """Step of each instruction: the one in its scopes, else that of the last instruction at work before it.
+def _stepped(program: Program) -> list[_Stepped]:
+    """One run, each instruction with the step in its scopes, else that of the last instruction at work before it.
 
     At work is an instruction with an estimate, or in a text without estimates any that is not free.
     """
-    steps: list[int | None] = []
-    last, priced = None, any(instruction.cycles is not None for instruction, _ in run)
-    for instruction, _ in run:
+    run, stepped, last = executed(program), list[_Stepped](), None
+    priced = any(instruction.cycles is not None for instruction, _ in run)
+    for instruction, times in run:
         named = _STEP.findall(instruction.op_name)
-        steps.append(int(named[-1]) if named else last)
+        stepped.append(_Stepped(instruction, times, int(named[-1]) if named else last))
         busy = instruction.cycles is not None if priced else instruction.opcode not in FREE
         if busy or sends(program, instruction):
-            last = steps[-1]
-    return steps
+            last = stepped[-1].step
+    return stepped
 
 
 def sends(program: Program, instruction: Instruction) -> list[str]:
@@ -246,11 +247,11 @@ def sends(program: Program, instruction: Instruction) -> list[str]:
     return [part.opcode for part in program.inside(instruction) if part.opcode in COLLECTIVES]
 
 
-def _done(run: Sequence[Executed], at: int) -> int:
+def _done(run: Sequence[_Stepped], at: int) -> int:
     name = run[at].instruction.name
     if not run[at].instruction.opcode.endswith("-start"):
         return at
-    for index, (instruction, _) in enumerate(run[at + 1 :], at + 1):
+    for index, (instruction, *_) in enumerate(run[at + 1 :], at + 1):
         if name in instruction.operands and instruction.opcode.endswith("-update"):
             name = instruction.name
         elif name in instruction.operands and instruction.opcode.endswith("-done"):

@@ -171,8 +171,8 @@ class Machine:
         load, far = 1.0, 1
         if self.network is not None:
             torus, order = self.network.torus, self.network.order.array.ravel()
-            ends = order[np.reshape(pairs, (-1, 2)).T]
-            load, far = float(loads(torus, *ends, 1).max(initial=0)), hops(torus, *ends)
+            sources, targets = order[np.array(pairs, int).reshape(-1, 2).T]
+            load, far = float(loads(torus, sources, targets, 1).max(initial=0)), hops(torus, sources, targets)
         return load * nbytes / self.chip.link.value + far * self.chip.hop.value
 
 

@@ -1,11 +1,9 @@
 """The contract of a step: members of every step, and protocols of some.
 
     search     offers, least, dims, after, work
-    walk       error, numbers, fuse, transpose, conjugate, invert, insert, name
-    executor   apply
+    walk       error, numbers, fuse, apply, transpose, conjugate, invert, insert, name
 
-`sends`, `chunked`, `takes` and `kernels` return the step itself if it has that protocol (Sends, Chunked, Takes,
-Kernels), else None. `layout` is always the layout before the step.
+`sends`, `chunked`, `takes` and `kernels`: the step, if it has that protocol. `layout` is that before the step.
 """
 
 import abc

@@ -101,17 +101,14 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = 2 * itemsize if self.matrix.becomes == "complex" else itemsize
-        line = self._padded(layout)
-        stages = [(layout, self.after(layout))]
-        if self.line != self.matrix.length:
+        if self.line == self.matrix.length:
+            return self._stage(layout, self.after(layout), size, chip)
+        line = layout.resize(self.dim, self.line)
+        works = [self._stage(layout, line, size, chip), self._stage(line, self.after(layout), size, chip)]
+        if self.line > TABLE:
             alone = Layout((self.line,), (line.cuts[self.dim],))
-            stages = [(layout, line), (line, self.after(layout))]
-        works = [self._stage(source, target, size, chip) for source, target in stages]
-        if self.line != self.matrix.length and self.line > TABLE:
             works.append(self.wired(EXACT)._stage(alone, alone, size, chip))
-        work = total(works)
-        chirps = CHIRP_PASSES * (len(stages) > 1) * math.prod(line.block) * size
-        return dataclasses.replace(work, memory_bytes=work.memory_bytes + chirps)
+        return total([*works, Work(memory_bytes=CHIRP_PASSES * math.prod(line.block) * size)])
 
     def _stage(self, source: Layout, target: Layout, itemsize: int, chip: Chip) -> Work:
         dim = min(self.dim, source.ndim - 1)
@@ -165,10 +162,13 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return in_complex(lambda array: self._apply(array, layout), block)
 
     def _apply(self, block: Array, layout: Layout) -> Array:
-        block = self._weighted(block, layout, onto_real=True)
+        matrix, dim = self.matrix, self.dim
+        half = matrix if isinstance(matrix, HalfRoots) else None
+        block = weighted(block, half, layout, dim) if half and half.onto_real else block
         block = block if jnp.iscomplexobj(block) else lax.complex(block, jnp.zeros_like(block))
-        result = self._weighted(self._line(block, layout), self.after(layout), onto_real=False)
-        return result.real if self.matrix.becomes == "real" else result
+        result = self._line(block, layout)
+        result = weighted(result, half, self.after(layout), dim) if half and not half.onto_real else result
+        return result.real if matrix.becomes == "real" else result
 
     def _line(self, block: B, layout: Layout) -> B:
         dim, target, real = self.dim, self.after(layout), _real(block)
@@ -183,7 +183,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
     def _convolved(self, block: B, layout: Layout, target: Layout) -> B:
         """sum_n conj(c)[k - n] x[n] by transforms of a longer line."""
-        dim, line = self.dim, self._padded(layout)
+        dim, line = self.dim, layout.resize(self.dim, self.line)
         spectrum = self._transformed(block, dim, layout, line, -1, self.matrix.columns)
         factor = _along(self._factor(line, block), dim, layout.ndim)
         return self._transformed(times(spectrum, factor), dim, line, target, 1, self.line)
@@ -207,7 +207,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         """Transforms a line, reading only logical points below `limit`."""
         many, parts, axes = self.line // source.parts[dim], source.parts[dim], source.axes[dim]
         real, index, along = _real(block), lax.axis_index(axes), functools.partial(_along, dim=dim, ndim=source.ndim)
-        spectra = self._local(gathered(block, dim, source, limit, many, self.wire), dim, sign)
+        spectra = self._engine.apply(gathered(block, dim, source, limit, many, self.wire), (dim,), sign)
         powers = index * jnp.arange(many, dtype=jnp.int32)
         adjusted = times(spectra, along(roots(powers, self.line, sign, real)))
         k = _at(target, dim)
@@ -221,22 +221,9 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
         return one_shuffle(term, adjusted, axes, two_way=self.two_way, wire=self.wire)
 
-    def _local(self, lines: Any, dim: int, sign: int) -> Any:
-        return self._engine.apply(lines, (dim,), sign)
-
     @property
     def _engine(self) -> Engine[Any]:
         return SlicedFFT(self.dot) if self.dot else XLA
-
-    def _padded(self, layout: Layout) -> Layout:
-        return layout.resize(self.dim, self.line)
-
-    def _weighted(self, block: Array, layout: Layout, onto_real: bool) -> Array:
-        matrix = self.matrix
-        if not isinstance(matrix, HalfRoots) or not matrix.weighted or matrix.onto_real != onto_real:
-            return block
-        weights = matrix.weights(_at(layout, self.dim)).astype(block.real.dtype)
-        return scaled(block, *_along((weights,), self.dim, block.ndim))
 
     def name(self, layout: Layout) -> str:
         ways = f" ({'two' if self.two_way else 'one'}-way)" * (layout.parts[self.dim] > 2)
@@ -248,6 +235,14 @@ def line_length(length: int, parts: int, by_slices: bool = False) -> int:
     """Points of the transforms: N, or p M' >= 2 N - 1 if p does not divide N or slices cannot take N / p."""
     fits = length % parts == 0 and not (by_slices and sliced.radices(length // parts) is None)
     return length if fits else parts * padded_length(-(-(2 * length - 1) // parts))
+
+
+def weighted(block: Array, matrix: HalfRoots, layout: Layout, dim: int) -> Array:
+    """Half spectra of a layout times their weights, if they have any."""
+    if not matrix.weighted:
+        return block
+    weights = matrix.weights(_at(layout, dim)).astype(block.real.dtype)
+    return scaled(block, weights.reshape(line_shape(dim, block.ndim)))
 
 
 def _is_whole(target: Layout, dim: int, many: int) -> bool:

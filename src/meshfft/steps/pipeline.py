@@ -63,36 +63,42 @@ class Pipeline(InChunks, Kernels):
         return reached(layout, self.steps)[-1]
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        rows = self._rows(layout)
-        many = -(-rows // -(-rows // self.chunks)) if rows else 1  # equal chunks may be fewer than asked for
         works = [step.work(before, itemsize, chip) for step, before in self.pairs(layout)]
-        ends = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
-        if self._by_kernels(layout):
+        block, wire, shares = math.prod(layout.block) * itemsize, self._wire, self._shares(layout)
+        ends, many, parts = block + math.prod(self.after(layout).block) * itemsize, len(shares), self.move.parts
+        if self._by_kernels(layout):  # received data stays in pieces, or is joined beside them; planes are one message
             passes, cycles = self._coded(layout, itemsize, chip)
-            nbytes = (self._copies(layout) + passes) * math.prod(layout.block) * itemsize
+            nbytes = (self._copies(layout) + passes) * block
             works[1] = dataclasses.replace(works[1], memory_bytes=nbytes, kernel_cycles=cycles)
-        peak, summed = ends + 2 * max(work.peak_bytes for work in works) // many, total(works)
-        if self._by_kernels(layout):  # received data stays in pieces, or is joined beside them
-            peak = ends + ((1 if self.hands else 2) * many + 2) * math.prod(layout.block) * itemsize // many
-        sent, parts, exchanges = self._sent(layout, itemsize), self.move.parts, summed.all_to_alls * many
-        summed = dataclasses.replace(summed, sent_bytes=sent * (parts - 1), all_to_alls=exchanges)
-        moves = (Move("all-to-all", self.move.axes, sent * parts // many, many),)
-        return dataclasses.replace(summed, moves=moves, parts=many, peak_bytes=peak)
-
-    def _sent(self, layout: Layout, itemsize: int) -> int:
-        """Bytes sent to each device; kernels send planes as an array of reals."""
-        wire, shares = self._wire, self._shares(layout)
-        if not self._by_kernels(layout):
-            return sum(wire.nbytes(one, itemsize) for one in shares)
-        return sum(wire.nbytes((itemsize // wire.real, *one), wire.real) for one in shares)
+            peak = ends + ((1 if self.hands else 2) * many + 2) * block // many
+            sent = sum(wire.nbytes((itemsize // wire.real, *one), wire.real) for one in shares)
+        else:
+            peak = ends + 2 * max(work.peak_bytes for work in works) // many
+            sent = sum(wire.nbytes(one, itemsize) for one in shares)
+        summed = total(works)
+        return dataclasses.replace(
+            summed,
+            sent_bytes=sent * (parts - 1),
+            all_to_alls=summed.all_to_alls * many,
+            moves=(Move("all-to-all", self.move.axes, sent * parts // many, many),),
+            parts=many,
+            peak_bytes=peak,
+        )
 
     def _shares(self, layout: Layout) -> list[tuple[int, ...]]:
-        """Shape sent to one device, per chunk."""
-        rows = self._rows(layout)
+        """Shape sent to one device, per chunk; equal chunks may be fewer than asked for."""
         (share,) = (step.share(at) for step, at in self.pairs(layout) if isinstance(step, Exchange))
-        size = -(-rows // self.chunks) if rows else 1
-        chunks = [min(size, rows - start) for start in range(0, rows, size)] or [0]
-        return [tuple(many if d == self.dim else n for d, n in enumerate(share)) for many in chunks]
+        sizes = [chunk.size for chunk in self._cut(layout)] or [0]
+        return [tuple(size if d == self.dim else n for d, n in enumerate(share)) for size in sizes]
+
+    def _cut(self, layout: Layout) -> list[Rows]:
+        """The chunks of `dim`, within one shard if the exchange moves axes there."""
+        rows = self._rows(layout)
+        size = max(-(-rows // self.chunks), 1)
+        return [Rows(self.dim, start, min(size, rows - start)) for start in range(0, rows, size)]
+
+    def _ports(self, chunk: Rows) -> Ports:
+        return Ports(chunk, sent=(self.move.target, self.move.parts))
 
     def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
         """XLA's passes over the block to encode and decode words, or the cycles of kernels that do."""
@@ -132,14 +138,15 @@ class Pipeline(InChunks, Kernels):
         source, target = self.move.source, self.move.target
         even = after[source] == layout.block[source] * parts and layout.block[target] == after[target] * parts
         plain = self._local.after(layout).block == layout.block and self.dim != target and rows > 0
-        return bool(self.takes_pieces) and even and plain and rows % -(-rows // self.chunks) == 0
+        return bool(self.takes_pieces) and even and plain and len({chunk.size for chunk in self._cut(layout)}) == 1
 
     def _copies(self, layout: Layout) -> int:
         """Passes over the block besides its kernels: transposing, packing and joining that they do not do."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
         ordered = 0 if self._sender.keeps_order(layout.block) else COPIES
-        return ordered + (0 if self._writes(layout) else 2 * packs) + (0 if self._read(layout) else joins)
+        writes = self._sender.direct(layout.block, self._local.dims, self._ports(self._cut(layout)[0]))
+        return ordered + (0 if writes else 2 * packs) + (0 if self._read(layout) else joins)
 
     def _read(self, layout: Layout) -> bool:
         """Whether the next step's kernels read pieces in place, one at a time if no line spans several."""
@@ -147,11 +154,6 @@ class Pipeline(InChunks, Kernels):
         chunks = self.chunks if self.dim == source else 1
         ports = Ports(came=Came(source, source, self.move.parts, chunks))
         return bool(self.hands) and self._sender.direct(self.after(layout).block, self.hands, ports)
-
-    def _writes(self, layout: Layout) -> bool:
-        rows = Rows(self.dim, 0, -(-self._rows(layout) // self.chunks))
-        ports = Ports(rows, sent=(self.move.target, self.move.parts))
-        return self._sender.direct(layout.block, self._local.dims, ports)
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
@@ -169,11 +171,9 @@ class Pipeline(InChunks, Kernels):
 
     def _in_pieces(self, given: Planes | Pieces, layout: Layout) -> Pieces:
         """Kernels write each chunk's message; received pieces stay as they arrive."""
-        local, move, rows = self._local, self.move, self._rows(layout)
-        size, arrays = -(-rows // self.chunks), []
-        for start in range(0, rows, size):
-            ports = Ports(Rows(self.dim, start, size), sent=(move.target, move.parts))
-            (sent,) = self._sender.between(given, local.dims, local.sign, ports)
+        local, move, arrays = self._local, self.move, []
+        for chunk in self._cut(layout):
+            (sent,) = self._sender.between(given, local.dims, local.sign, self._ports(chunk))
             arrays.append(exchange_parts(sent, move.axes, self._wire))
         return Pieces(tuple(arrays), move.source, self.dim)
 
@@ -188,11 +188,7 @@ class Pipeline(InChunks, Kernels):
         dim, rows = self.dim, self._rows(layout)
         before, after = (self.move.parts if dim == end else 1 for end in (self.move.target, self.move.source))
         parts = jax.tree.map(lambda part: unfolded(resize(part, dim, before * rows), dim, before), block)
-        size = -(-rows // self.chunks)
-        chunks = [
-            jax.tree.map(functools.partial(taken, dim=dim, start=start, size=min(size, rows - start)), parts)
-            for start in range(0, rows, size)
-        ]
+        chunks = [jax.tree.map(functools.partial(taken, **chunk._asdict()), parts) for chunk in self._cut(layout)]
         for step, at in self.pairs(layout):
             if isinstance(step, Exchange):
                 chunks = [step.apply_to_rows(chunk, at, kept=dim) for chunk in chunks]
@@ -202,16 +198,17 @@ class Pipeline(InChunks, Kernels):
         return jax.tree.map(lambda part: resize(part, dim, self.after(layout).block[dim]), joined)
 
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
-        size, local, move = -(-self._rows(layout) // self.chunks), self._local, self.move
+        local, move = self._local, self.move
         if not self._by_kernels(layout):
             chunks = ((one, at.resize(self.dim, at.shape[self.dim] // self.chunks)) for one, at in self.pairs(layout))
             return tuple(trial for one, at in chunks if one.kernels for trial in one.kernels.trials(at, None)[0]), None
-        lines = Lines(layout.block, local.dims, local.lengths)
+        lines, cut = Lines(layout.block, local.dims, local.lengths), self._cut(layout)
+        second = self._ports(Rows(self.dim, cut[0].size, cut[0].size))
         own = (
-            *self._sender.trials(lines, Ports(Rows(self.dim, size, size), came, (move.target, move.parts))),
+            *self._sender.trials(lines, second._replace(came=came)),
             *self._sender.wire_trials(self._shares(layout)[0], self._wire),
         )
-        return own, Came(move.source, self.dim, move.parts, self._rows(layout) // size) if self.hands else None
+        return own, Came(move.source, self.dim, move.parts, len(cut)) if self.hands else None
 
     def transpose(self, layout: Layout) -> "Pipeline":
         return dataclasses.replace(super().transpose(layout), hands=())

@@ -94,11 +94,6 @@ class Problem:
     def least_bytes(self) -> int:
         return self.points * self.itemsize // self.halves
 
-    @property
-    def pass_bytes(self) -> int:
-        """Lower bound on the traffic of a local transform; a cache can do two dimensions in one pass."""
-        return 2 * self.least_bytes // (2 if self.machine.chip.cached else 1)
-
     def bound(self, work: Work) -> float:
         """Least seconds of some work; overlapped messages may cost nothing."""
         if self.machine.chip.overlaps:

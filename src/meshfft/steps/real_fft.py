@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..collectives.dimensions import cleared, positions, resize, resize_each
+from ..collectives.dimensions import cleared, resize, resize_each
 from ..collectives.pieces import Came
 from ..collectives.ring import permuted
 from ..kept import Trial
@@ -26,7 +26,7 @@ from ..numerics.split_complex import Block, in_complex, join, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from .base import Kernels, MatrixStep, Wired, names
 from .local_fft import local_roots
-from .phase_fft import PhaseFFT
+from .phase_fft import PhaseFFT, weighted
 from .problem import Problem, ready
 
 UNTANGLE_FLOPS = 14  # per output: two sums, a phase, a sum
@@ -128,10 +128,10 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         size = itemsize if self.matrix.onto_real else 2 * itemsize
         pairs = layout.resize(self.dim, self.matrix.length // 2)
         packed, block = self.packed.work(pairs, size, chip), math.prod(pairs.block)
-        axes = layout.axes[self.dim]
-        shapes = ((*pairs.block[: self.dim], n, *pairs.block[self.dim + 1 :]) for n in self._rows(pairs))
-        sent = [self.wire.nbytes(shape, size) for shape in shapes]
-        moves = tuple(Move("ring", axes, nbytes, 1) for nbytes in sent)
+        # the first row of the mirror image, its rest, and the next device's head
+        rows = (1, pairs.block[self.dim] - 1, self._head(pairs))
+        sent = [self.wire.nbytes((*pairs.block[: self.dim], n, *pairs.block[self.dim + 1 :]), size) for n in rows]
+        moves = tuple(Move("ring", layout.axes[self.dim], nbytes, 1) for nbytes in sent)
         return dataclasses.replace(
             packed,
             vector_flops=packed.vector_flops + UNTANGLE_FLOPS * block,
@@ -150,10 +150,10 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
     def _apply(self, block: Array, pairs: Layout, half: Layout) -> Array:
         dim = self.dim
         if self.matrix.onto_real:
-            mixed = self._tangled(self._weighted(block, half), pairs, half)
+            mixed = self._tangled(weighted(block, self.matrix, half, dim), pairs, half)
             return _unpaired(join(split(self.packed.apply(mixed, pairs))), dim)
         transformed = join(split(self.packed.apply(_paired(block, dim), pairs)))
-        return self._weighted(self._untangled(transformed, pairs, half), half)
+        return weighted(self._untangled(transformed, pairs, half), self.matrix, half, dim)
 
     def _untangled(self, z: Array, pairs: Layout, half: Layout) -> Array:
         """The half spectrum, in layout `half`, from the spectrum of pairs."""
@@ -201,21 +201,11 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         offsets = jnp.asarray(half.starts(self.dim) - pairs.starts(self.dim), jnp.int32)
         return offsets[lax.axis_index(pairs.axes[self.dim])]
 
-    def _rows(self, pairs: Layout) -> tuple[int, int, int]:
-        """Rows sent: the first of the mirror image, its rest, and the next device's head."""
-        return 1, pairs.block[self.dim] - 1, self._head(pairs)
-
     def _head(self, pairs: Layout) -> int:
         """Rows by which a device's half spectrum extends beyond its pairs, at most."""
         half = pairs.resize(self.dim, self.matrix.half)
         reach = half.starts(self.dim) - pairs.starts(self.dim) + half.block[self.dim]
         return int(reach.max()) - pairs.block[self.dim]
-
-    def _weighted(self, block: Array, half: Layout) -> Array:
-        if not self.matrix.weighted:
-            return block
-        k, _ = positions(half, self.dim, half.shape[self.dim])
-        return scaled(block, self.matrix.weights(k).astype(block.real.dtype).reshape(line_shape(self.dim, half.ndim)))
 
     def name(self, layout: Layout) -> str:
         return f"{'real from' if self.matrix.onto_real else 'real'} pairs, phase ring {names(self.dims, layout)}"

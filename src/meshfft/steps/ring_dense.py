@@ -66,9 +66,10 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
     @classmethod
     def least(cls, problem: Problem) -> Least:
         each = min(dot.flops for dot in problem.dots) // problem.halves**2 * problem.points
-        flops, sent = {dim: each * rows for dim, rows in problem.least_rows.items()}, problem.least_bytes
-        local = {d: problem.bound(Work(matrix_flops=n, memory_bytes=problem.pass_bytes)) for d, n in flops.items()}
-        cut = {d: problem.bound(Work(matrix_flops=n, sent_bytes=sent, hops=1)) for d, n in flops.items()}
+        flops, nbytes = {dim: each * rows for dim, rows in problem.least_rows.items()}, problem.least_bytes
+        passed = nbytes if problem.machine.chip.cached else 2 * nbytes  # a cache can do two dimensions in one pass
+        local = {d: problem.bound(Work(matrix_flops=n, memory_bytes=passed)) for d, n in flops.items()}
+        cut = {d: problem.bound(Work(matrix_flops=n, sent_bytes=nbytes, hops=1)) for d, n in flops.items()}
         return Least(local=local, cut=cut)
 
     @property
@@ -82,16 +83,15 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return planes // 2 if self.matrix.becomes == "real" else self.dot.multiplications if planes == 4 else planes
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs and GPUs was not measured."""
-        n, noise = self.matrix.columns, self.dot.error_over(self.matrix.columns)
-        equal = noise if self.dot.terms else equal_error(n, self.dot, itemsize) * self.tiled
-        return Error(noise, equal, self._lost(layout.parts[self.dim]), self.matrix.condition)
+        """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs and GPUs was not measured.
 
-    def _lost(self, parts: int) -> float:
-        """Loss on the wire. If sums travel, hop t rounds a sum over t devices, whose norm is sqrt(t) blocks'."""
-        added = added_error(parts, 16 if self.dot.tier in WIDE else 8)
+        If sums travel, hop t rounds a sum over t devices, whose norm is sqrt(t) blocks'.
+        """
+        n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
+        equal = noise if self.dot.terms else equal_error(n, self.dot, itemsize) * self.tiled
+        added = added_error(parts, 16 if self.dot.tier in WIDE else 8) * self.transposed
         hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
-        return self.wire.error * hops + added * self.transposed
+        return Error(noise, equal, self.wire.error * hops + added, self.matrix.condition)
 
     def after(self, layout: Layout) -> Layout:
         return layout.replace(self.dim, self.sizes[0], self.cuts)

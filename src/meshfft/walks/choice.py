@@ -6,7 +6,6 @@ If the mesh axes of an even array do not divide its result, `_evasive` lists the
 import contextlib
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -47,13 +46,13 @@ def find_walk(problem: Problem, order: str = "natural") -> Walk:
 
 def _cheapest(problem: Problem, order: str) -> Walk:
     start, transform, machine, itemsize = problem.start, problem.transform, problem.machine, problem.itemsize
-    natural = problem.goal or natural_end(start, transform)
-    goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
-    if problem.ending is not None:
-        goals = [None] if order == "any" else [natural]
-    even = problem.even and problem.goal is None
-    if even and not natural.even and problem.ending is None:
-        goals = [None] if order == "any" else [*_evasive(natural)] or [None]
+    natural, even = problem.goal or natural_end(start, transform), problem.even and problem.goal is None
+    evades = even and not natural.even and problem.ending is None
+    goals: list[Layout | None]
+    if order == "any":
+        goals = [None] if evades or problem.ending is not None else [natural, None]
+    else:
+        goals = [*_evasive(natural)] or [None] if evades else [natural]
     problems = [dataclasses.replace(problem, goal=goal, even=even) for goal in goals]
     paths = [steps for one in problems if (steps := search(one)) is not None]
     if not paths and even:  # no result is even: it is padded and cut like the input
@@ -123,20 +122,16 @@ def _evasive(layout: Layout) -> list[Layout]:
         kept = _kept(layout.shape[dim], cuts)
         moving, layout = [*moving, *cuts[kept:]], layout.replace(dim, layout.shape[dim], cuts[:kept])
     before = (_cut_by(layout, dim, (*moving, *cuts)) for dim, cuts in enumerate(layout.cuts) if cuts)
-    return [one for one in before if one.even] or [one for one in _anywhere(layout, moving) if one.even]
+    if outermost := [one for one in before if one.even]:
+        return outermost
+    anywhere = [layout]
+    for cut in moving:
+        anywhere = [_cut_by(one, d, (*one.cuts[d], cut)) for one in anywhere for d in range(layout.ndim)]
+    return [one for one in anywhere if one.even]
 
 
 def _kept(size: int, cuts: Sequence[Cut]) -> int:
     return max(j for j in range(len(cuts) + 1) if size % math.prod(cut.parts for cut in cuts[:j]) == 0)
-
-
-def _anywhere(layout: Layout, moving: Sequence[Cut]) -> Iterator[Layout]:
-    """Layouts with each axis added to some dimension."""
-    for targets in itertools.product(range(layout.ndim), repeat=len(moving)):
-        reached = layout
-        for dim, cut in zip(targets, moving, strict=True):
-            reached = _cut_by(reached, dim, (*reached.cuts[dim], cut))
-        yield reached
 
 
 def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str]) -> Layout | None:

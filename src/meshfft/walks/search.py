@@ -13,7 +13,7 @@ import heapq
 import itertools
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..layout.layout import Layout, real_cuts
 from ..operators.matrices import Matrix
@@ -64,7 +64,8 @@ class _TooManyError(Exception):
 
 def _search(problem: Problem, memory: float, weight: float, budget: float) -> tuple[Step, ...] | None:
     start, ahead = (problem.start, frozenset[int]()), functools.cache(functools.partial(_Ahead, problem))
-    alike = _renamed if problem.goal is None and problem.machine.network is None else _itself
+    renames = problem.goal is None and problem.machine.network is None
+    alike: Callable[[Node], object] = _renamed if renames else lambda node: node
     best, order = {alike(start): 0.0}, itertools.count()
     queue: list[tuple[float, float, int, float, Node, tuple[Step, ...]]] = [(0.0, 0.0, next(order), 0.0, start, ())]
     least = _at_once(problem, memory)  # with the steps after the transform
@@ -77,11 +78,10 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
         if not todo and _wanted(problem, layout):
             if problem.ending is None:
                 return path
-            for steps_of in (getattr(problem.ending, "least", problem.ending), problem.ending):
-                if (whole := cost + _price(problem, layout, steps_of(layout))) >= least[0]:
-                    break
-            else:
-                least = (whole, path)
+            cheap = getattr(problem.ending, "least", problem.ending)  # a bound: steps for known points count them
+            if cost + _price(problem, layout, cheap(layout)) < least[0]:
+                whole = cost + _price(problem, layout, problem.ending(layout))
+                least = (whole, path) if whole < least[0] else least
         itemsize = problem.bytes_at(todo)
         for step in offered(problem, layout, todo):
             budget -= 1
@@ -103,10 +103,6 @@ def _at_once(problem: Problem, memory: float) -> tuple[float, tuple[Step, ...] |
     works = [(step.work(problem.start, problem.itemsize, problem.machine.chip), step) for step in problem.instead]
     prices = [(problem.machine.price(work), (step,)) for work, step in works if work.peak_bytes <= memory]
     return min(prices, key=operator.itemgetter(0), default=(math.inf, None))
-
-
-def _itself(node: Node) -> Node:
-    return node
 
 
 def _renamed(node: Node) -> object:

@@ -190,25 +190,25 @@ class Walk:
 def fused(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, ...]:
     """The steps, adapted to their neighbours. Exchanges send chunks of one size if they can, and local steps cut blocks
     like the exchange beside them. The compiler then drops each join that the next step cuts again."""
-    pairs = Walk(start, steps).pairs
-    sending = [(step.chunked, at) for step, at in pairs if step.chunked and step.chunked.sent(at) is not None]
-    shapes = _chunks(sending, itemsize) if sending else ()
-    chunks = iter([one.in_chunks(at, shape) for (one, at), shape in zip(sending, shapes, strict=True)])
-    steps = tuple(next(chunks) if step.chunked and step.chunked.sent(at) is not None else step for step, at in pairs)
-    beside = zip((None, *steps), steps, (*steps[1:], None), strict=False)
+    every, sending = list(steps), dict[int, tuple[Chunked, Layout, tuple[int, ...]]]()
+    for j, (step, at) in enumerate(Walk(start, steps).pairs):
+        if step.chunked and (share := step.chunked.sent(at)) is not None:
+            sending[j] = step.chunked, at, share
+    for (j, (step, at, _)), shape in zip(sending.items(), _chunks([*sending.values()], itemsize), strict=True):
+        every[j] = step.in_chunks(at, shape)
+    beside = zip((None, *every), every, (*every[1:], None), strict=False)
     return tuple(step.fuse(before, after) for before, step, after in beside)
 
 
-def _chunks(sending: Sequence[tuple[Chunked, Layout]], itemsize: int) -> list[tuple[int, ...]]:
+def _chunks(sending: Sequence[tuple[Chunked, Layout, tuple[int, ...]]], itemsize: int) -> list[tuple[int, ...]]:
     """Shape that each exchange sends to a device at a time: one shape for all if that leaves few chunks. Large blocks
     halve it, so that one half is sent while the other is computed."""
-    shares = [step.sent(at) or () for step, at in sending]
-    nbytes = min(math.prod(at.block) for _, at in sending) * itemsize
+    shares = [share for *_, share in sending]
+    nbytes = min((math.prod(at.block) for _, at, _ in sending), default=0) * itemsize
     if nbytes < MATCHED_BYTES:
         return shares
     common = tuple(math.gcd(*sizes) for sizes in zip(*shares, strict=True))
-    blocks = (math.prod(share) * count(step.grids[0]) for share, (step, _) in zip(shares, sending, strict=True))
-    many = max(blocks) // max(math.prod(common), 1)
+    many = max(math.prod(share) * count(step.grids[0]) for step, _, share in sending) // max(math.prod(common), 1)
     matched = many <= MATCHED_CHUNKS
     chunks = [common] * len(shares) if matched else shares
     halves = [dim for dim in range(len(common) - 1) if all(chunk[dim] % 2 == 0 for chunk in chunks)]
