@@ -5,7 +5,7 @@ import math
 import pytest
 
 from meshfft.collectives.wire import Int16, Int24
-from meshfft.inspect.hlo import Kernels, kernels, parse, priced
+from meshfft.inspect.hlo import KernelRuns, kernels, parse, priced
 from meshfft.machine.chip import CHIPS, TPUS, Chip
 from meshfft.tpu.lines.radices import dft, times
 from meshfft.tpu.price import OPERATIONS, bundles, cycles, is_real, table, wire_cycles, wire_table
@@ -83,4 +83,4 @@ ENTRY %main (x: f32[64,64,4,128]) -> f32[64,64,4,128] {
     both = [wire_cycles(chip, way, 16, 4, reals) for way in ("encode", "decode")]
     found = kernels(priced(parse(text), chip))
     assert found.times == 2 and sum(both) <= found.cycles <= 1.02 * sum(both)
-    assert kernels(parse(text)) == Kernels(0, 0)
+    assert kernels(parse(text)) == KernelRuns(0, 0)
