@@ -14,12 +14,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed
-from ..nufft.planning import at_points
+from ..nufft.inverse import Limits, inverse_at_points
+from ..nufft.planning import at_points, values_at_points
 from ..nufft.points import Scattered
 from ..numerics.dtypes import real_dtype
 from ..operators.operands import BlockMatrix, entries, matrix_of, sampled, sources_of
 from ..operators.points import Points
-from ..operators.transform import Transform, resolve_once
+from ..operators.transform import Transform, integers, resolve_once
 from ..plans.execute import moved
 from ..plans.inverse_solve import Solution, System, solution
 from ..plans.options import DenseHow, PointsLike, RingHow, options_of, spelled, with_options
@@ -153,6 +154,13 @@ def ikdftn(
     ([1.0, 1.0, 1.0, 1.0], 1.43)
     """
     options, spec = options_of(how, DenseHow), how.get("spec")
+    if isinstance(points, Scattered):
+        if method == "direct" or truncation is not None:
+            raise ValueError("scattered points are solved by iterations: leave out method='direct' and truncation=")
+        if s is None:
+            raise ValueError("s is missing: scattered points do not tell how many unknowns each axis has")
+        problem = values_at_points(read(X, spec), points, integers(s, "s"), axes, norm, options)
+        return inverse_at_points(read(X, spec), problem, Limits(tol, iterations, tikhonov))
     arrays, setting, _ = read(X, spec)
     start, dtype = setting.start, options.dtype(setting.dtype)
     dims, sizes = resolve_once(start.shape, s, axes)

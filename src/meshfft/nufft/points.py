@@ -1,6 +1,7 @@
-"""Scattered points: coordinates of samples of a spectrum.
+"""Scattered points: coordinates of samples of a spectrum, or of the z-plane in each dimension.
 
     X_j = sum_n x[n] exp(-2 pi i k_j . n)        n over d dimensions, k_j in turns (cycles per sample)
+    X_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...       z_jm = r_jm exp(2 pi i k_jm)
 
 Coordinates have period 1. NumPy arrays, lists and concrete JAX arrays are stored in float64; tracers keep their type.
 """
@@ -21,7 +22,9 @@ from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.placement import to_host
-from ..numerics.phases import Floats, Limbs, limbs_for, of_radians, of_turns
+from ..numerics.phases import Floats, Limbs, add, of_radians
+from ..operators.logarithms import logarithm, of_radii, snapped
+from ..operators.matrices import Logarithm, limbs_of
 from ..operators.transform import integers
 
 Unit = Literal["turns", "radians"]
@@ -43,6 +46,9 @@ class Scattered:
         coords: their coordinates, of shape (..., d), one for each transformed
             dimension.
         unit: of the coordinates, "turns" or "radians".
+        log_radius: natural logarithms of the radii, of the same shape; None on
+            the unit circle.
+        rest: what logarithms have lost as one float64 each, on the host.
 
     >>> mf.Scattered.turns(np.zeros((100, 3)))
     <Scattered: 100 points in 3 dimensions, turns>
@@ -50,14 +56,22 @@ class Scattered:
 
     coords: Floats
     unit: Unit = dataclasses.field(metadata={"static": True})
+    log_radius: Floats | None = None
+    rest: Logarithm[np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
             raise ValueError(f"unit {self.unit!r} is unknown: use mf.Scattered.turns(k), .radians(k) or .field_of_view")
 
     @staticmethod
-    def turns(coords: Numbers) -> "Scattered":
+    def turns(coords: Numbers, radius: Numbers | None = None) -> "Scattered":
         """Points in cycles per sample; any real numbers, of period 1.
+
+        Args:
+            coords: of shape (..., d).
+            radius: of the points in each dimension, 1 by default; what
+                broadcasts to the shape of coords. Off the unit circle the sum
+                itself is taken: `kdftn`, or `nufftn` with method="kdft".
 
         Raises:
             ValueError, TypeError: no array of shape (..., d), or one with an
@@ -70,14 +84,33 @@ class Scattered:
                 "Then use mf.Scattered.radians",
                 stacklevel=2,
             )
-        return Scattered(values, "turns")
+        return _with_radius(values, "turns", radius)
 
     @staticmethod
-    def radians(coords: Numbers) -> "Scattered":
+    def radians(coords: Numbers, radius: Numbers | None = None) -> "Scattered":
         """Points in radians per sample, of period 2 pi, as finufft and NFFT
-        libraries take them.
+        libraries take them; `radius` as for `turns`.
         """
-        return Scattered(_received(coords), "radians")
+        return _with_radius(_received(coords), "radians", radius)
+
+    @staticmethod
+    def z(z: Numbers) -> "Scattered":
+        """Points of the z-plane in each dimension, complex of shape (..., d);
+        any but zero.
+
+        Rounding of z itself, 1e-16 in complex128, is multiplied by n: give
+        turns or radians if they are known. Radii within that of 1 are 1.
+        """
+        values: Any = z if isinstance(z, Tracer) else np.asarray(to_host(z) if isinstance(z, Array) else z)
+        if isinstance(values, Tracer):
+            return Scattered(jnp.angle(values), "radians", jnp.log(jnp.abs(values)))
+        _received(np.zeros(values.shape))  # checks the shape
+        if values.dtype.kind not in "iufc":
+            raise TypeError(f"z is {values.dtype}: give complex numbers, of shape (..., d)")
+        if (values == 0).any():
+            raise ValueError(f"point {np.argwhere(values == 0)[0].tolist()} is z = 0, which has no power -n: drop it")
+        radius, angle = logarithm(values.astype(np.complex128))
+        return Scattered(_frozen(angle[0]), "radians", snapped(radius[0]), Logarithm(angle[1], radius[1]))
 
     @staticmethod
     def field_of_view(coords: Numbers, shape: Sequence[int]) -> "Scattered":
@@ -131,9 +164,10 @@ class Scattered:
         """
         coords = self.coords
         ours = isinstance(coords, np.ndarray) and coords.dtype == np.float64 and not coords.flags.writeable
-        if ours or isinstance(coords, Tracer):
+        if ours or isinstance(coords, Tracer) or isinstance(self.log_radius, Tracer):
             return self
-        return Scattered(_received(self.coords), self.unit)
+        radius = None if self.log_radius is None else _received(self.log_radius)
+        return Scattered(_received(self.coords), self.unit, radius, self.rest)
 
     @functools.cached_property
     def in_turns(self) -> np.ndarray:
@@ -146,13 +180,30 @@ class Scattered:
         high, middle, low = of_radians(flat, 3)
         return np.asarray(high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96)
 
-    def operand(self, real: DTypeLike) -> Limbs | Array:
+    def operand(self, real: DTypeLike) -> Logarithm[Limbs] | Logarithm[Array]:
         """Coordinates as a ring of dense products takes them, first of all by
         dimension: known ones as limbs.
         """
         if self.known:
             return _limbs(self, np.dtype(real))
-        return jnp.moveaxis(jnp.asarray(self.coords), -1, 0)
+        radius = None if self.log_radius is None else jnp.moveaxis(jnp.asarray(self.log_radius), -1, 0)
+        return Logarithm(jnp.moveaxis(jnp.asarray(self.coords), -1, 0), radius)
+
+    def check_range(self, sizes: Sequence[int], real: DTypeLike) -> None:
+        """Raises ValueError if a product of powers leaves the type, for the
+        worst point.
+        """
+        if not isinstance(self.log_radius, np.ndarray) or not self.size:
+            return
+        reach = np.abs(self.log_radius.reshape(-1, self.dims)) @ (np.array(sizes) - 1.0)
+        worst, limit = int(np.argmax(reach)), float(np.log(jnp.finfo(real).max))
+        if not reach[worst] <= limit:
+            wider = ", or use precision='float64'" * (jnp.finfo(real).bits == 32)
+            raise ValueError(
+                f"point {worst} has log radii {self.log_radius.reshape(-1, self.dims)[worst].tolist()}, whose powers "
+                f"for {tuple(sizes)} samples leave {jnp.finfo(real).dtype} (sum of |log r| n is {reach[worst]:.4g}, "
+                f"the limit {limit:.4g}): keep radii nearer to 1{wider}"
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scattered) and (self is other or self._key == other._key)
@@ -163,13 +214,12 @@ class Scattered:
     @functools.cached_property
     def _key(self) -> tuple[object, ...]:
         """Identity of traced points, or a digest of the bits of concrete ones."""
-        if not isinstance(self.coords, np.ndarray):
-            known = isinstance(self.coords, jax.ShapeDtypeStruct)
-            return (self.coords if known else id(self.coords), self.unit)
-        return (hashlib.blake2b(np.ascontiguousarray(self.coords).data).digest(), self.coords.shape, self.unit)
+        leaves = (self.coords, self.log_radius, *(self.rest or ()))
+        return (*map(_identity, leaves), self.coords.shape, self.unit)
 
     def __repr__(self) -> str:
-        return f"<Scattered: {' x '.join(map(str, self.shape))} points in {self.dims} dimensions, {self.unit}>"
+        off = "" if self.log_radius is None else ", off the unit circle"
+        return f"<Scattered: {' x '.join(map(str, self.shape))} points in {self.dims} dimensions, {self.unit}{off}>"
 
 
 def known_kind(points: object) -> Scattered:
@@ -181,13 +231,40 @@ def known_kind(points: object) -> Scattered:
 def anywhere(points: Scattered) -> Scattered:
     """Points of the same shape and unit without coordinates: the cache key of plans."""
     shaped: Any = jax.ShapeDtypeStruct(points.coords.shape, np.float32)
-    return Scattered(shaped, points.unit)
+    return Scattered(shaped, points.unit, None if points.log_radius is None else shaped)
 
 
 @functools.lru_cache(maxsize=16)
-def _limbs(points: Scattered, real: np.dtype) -> Limbs:
-    fixed = of_turns if points.unit == "turns" else of_radians
-    return fixed(np.moveaxis(np.asarray(points.coords), -1, 0), limbs_for(real))
+def _limbs(points: Scattered, real: np.dtype) -> Logarithm[Limbs]:
+    def by_dim(angle: Floats, radius: Floats | None) -> Logarithm[Limbs]:
+        first = [None if one is None else np.moveaxis(np.asarray(one), -1, 0) for one in (angle, radius)]
+        return limbs_of(Logarithm(*first), points.unit, real)  # type: ignore[arg-type]
+
+    limbs = by_dim(points.coords, points.log_radius)
+    if points.rest is None:
+        return limbs
+    rest = by_dim(*points.rest)
+    radius = add(limbs.radius, rest.radius) if limbs.radius and rest.radius else limbs.radius
+    return Logarithm(add(limbs.angle, rest.angle), radius)
+
+
+def _identity(leaf: object) -> object:
+    if isinstance(leaf, np.ndarray):
+        return hashlib.blake2b(np.ascontiguousarray(leaf).data).digest()
+    return leaf if leaf is None or isinstance(leaf, jax.ShapeDtypeStruct) else id(leaf)
+
+
+def _with_radius(coords: Floats, unit: Unit, radius: Numbers | None) -> Scattered:
+    if radius is None:
+        return Scattered(coords, unit)
+    if isinstance(radius, Tracer) or isinstance(coords, Tracer):
+        return Scattered(coords, unit, jnp.broadcast_to(jnp.log(jnp.asarray(radius)), coords.shape))
+    given = np.asarray(to_host(radius) if isinstance(radius, Array) else radius)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"radius is {given.dtype}: give positive real numbers")
+    high, low = (np.broadcast_to(part, coords.shape) for part in of_radii(given))
+    rest = Logarithm(np.zeros(coords.shape), low)
+    return Scattered(coords, unit, snapped(_frozen(high.copy())), rest)
 
 
 def _received(coords: Numbers) -> Floats:

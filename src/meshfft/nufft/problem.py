@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jax import Array
 from jax.core import Tracer
@@ -18,7 +19,7 @@ from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
 from ..layout.storage import stored_on
 from ..machine.machine import Machine
-from ..numerics.dtypes import Dot
+from ..numerics.dtypes import Dot, real_dtype
 from ..operators.operands import Source
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer
 from ..plans.plan import Plan
@@ -107,7 +108,7 @@ def problem_of(
             f"{len(dims)} transformed dimensions{other}{turned}"
         )
     if list(dims) != sorted(dims):
-        points = Scattered(points.coords[..., np.argsort(dims)], points.unit)
+        points = jax.tree.map(lambda leaf: leaf[..., np.argsort(dims)], points)
     plain = {name: plain_number(value) for name, value in options.items()}
     what = (start, tuple(sorted(dims)), points, mesh, setting.machine, dtype, dots)
     problem = ScatteredProblem(*what, **plain)
@@ -161,6 +162,10 @@ def _check(problem: ScatteredProblem) -> None:
             f"points differ along the mesh axes {sorted(varying)}, which cut the image inside shard_map: give all "
             "points to every device, by P() in in_specs"
         )
+    if points.log_radius is not None:
+        if problem.method != "kdft":
+            raise ValueError("points off the unit circle have no fine grid: use method='kdft', or mf.kdftn")
+        points.check_range(problem.modes, real_dtype(problem.dtype))
     factor(1, problem.norm, False)
 
 

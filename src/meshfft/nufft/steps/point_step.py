@@ -1,7 +1,7 @@
 """Base of steps between an array and values at scattered points: layouts, directions and coordinates.
 
     block (batch, along)  <->  values (batch, points)
-    V_m[j, n] = exp(sign 2 pi i k_jm n)          rows of Vandermonde matrices, k in fixed-point turns
+    V_m[j, n] = r_jm^-n exp(sign 2 pi i k_jm n)  rows of Vandermonde matrices, k in fixed-point turns; r is mostly 1
     u = G k mod G                                the place on a grid of G cells: integer cell, and offset
 
 The values are cut by the mesh axes that cut the dimensions `along`; batch dimensions are first, in their order.
@@ -26,6 +26,7 @@ from ...layout.placement import local_slice
 from ...numerics import phases
 from ...numerics.phases import Limbs
 from ...numerics.split_complex import B, Block, Planes, in_complex
+from ...operators.matrices import Logarithm, limbs_of
 from ...steps.base import Step, Takes, names, shift
 
 T = TypeVar("T")
@@ -136,6 +137,7 @@ class CoordinateStep(PointStep):
 class Coordinates(NamedTuple):
     limbs: Limbs
     lost: Array  # NaN if a coordinate is not finite, else 0
+    radius: Limbs | None = None  # logarithms to base 2; None on the unit circle
 
     @property
     def size(self) -> int:
@@ -145,7 +147,12 @@ class Coordinates(NamedTuple):
         """V[point, n] of one dimension for `size` positions n from `start`."""
         n = (start + jnp.arange(size, dtype=jnp.int32)).astype(jnp.uint32)
         turns = phases.times(n[None, :], tuple(limb[dim][:, None] for limb in self.limbs))
-        return tuple(part + self.lost[:, None] for part in phases.circle(turns, sign, self.lost.dtype))
+        planes = tuple(part + self.lost[:, None] for part in phases.circle(turns, sign, self.lost.dtype))
+        if self.radius is None:
+            return planes
+        grown = phases.times(n[None, :], tuple(limb[dim][:, None] for limb in self.radius))
+        size = phases.power_of_two(phases.negative(grown), self.lost.dtype)
+        return tuple(size * part for part in planes)
 
     def part(self, start: Array | int, size: int) -> "Coordinates":
         return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, x.ndim - 1), self)
@@ -163,13 +170,13 @@ class Coordinates(NamedTuple):
 
 def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coordinates:
     """Coordinates from floats (dims, ...) in `unit`, or from limbs if it is None, for phases of type `real`."""
-    flat = jax.tree.map(lambda leaf: leaf.reshape(dims, -1), operand)
+    angle, radius = jax.tree.map(lambda leaf: leaf.reshape(dims, -1), operand)
     if unit is None:
-        return Coordinates(flat, jnp.zeros(flat[0].shape[1:], real))
-    finite = jnp.isfinite(flat)
-    of_unit = phases.of_turns if unit == "turns" else phases.of_radians
-    limbs = of_unit(jnp.where(finite, flat, jnp.zeros((), flat.dtype)), phases.limbs_for(real))
-    return Coordinates(limbs, jnp.where(finite.all(0), jnp.zeros((), real), jnp.full((), jnp.nan, real)))
+        return Coordinates(angle, jnp.zeros(angle[0].shape[1:], real), radius)
+    finite = functools.reduce(jnp.logical_and, map(jnp.isfinite, jax.tree.leaves((angle, radius))))
+    shown = jax.tree.map(lambda leaf: jnp.where(finite, leaf, jnp.zeros((), leaf.dtype)), Logarithm(angle, radius))
+    limbs, lost = limbs_of(shown, unit, real), jnp.full((), jnp.nan, real)
+    return Coordinates(limbs.angle, jnp.where(finite.all(0), jnp.zeros((), real), lost), limbs.radius)
 
 
 def located(limbs: Limbs, cells: int, width: int, real: np.dtype) -> tuple[Array, Array]:

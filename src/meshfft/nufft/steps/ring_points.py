@@ -1,6 +1,6 @@
 """RingPoints: the dense sum at scattered points, with the image circulating on one ring.
 
-    c_j = sum_n x[n] V_1[j, n_1] V_2[j, n_2] ...     V_m[j, n] = exp(sign 2 pi i k_jm n), n = 0 ... N_m - 1
+    c_j = sum_n x[n] V_1[j, n_1] V_2[j, n_2] ...     V_m[j, n] = r_jm^-n exp(sign 2 pi i k_jm n), n = 0 ... N_m - 1
 
 Points stay on their devices. Blocks of the image are sent around one ring of all mesh axes that cut it. A device takes
 its points in chunks: V_1 times a block is a matrix product, and V_2, V_3, ... are applied row by row, so that
@@ -29,6 +29,7 @@ from ...numerics.dtypes import Dot, Error, added_error, real_dtype
 from ...numerics.products import TERMS, Sums, planes_of, product
 from ...numerics.split_complex import Block, Planes, like, split
 from ...numerics.tiles import equal_error
+from ...operators.matrices import Logarithm
 from ...steps.base import Slope, names
 from ...steps.problem import Numbers
 from .point_step import Coordinates, CoordinateStep, clear, fixed
@@ -162,15 +163,17 @@ class RingPoints(CoordinateStep):
         return starts
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
-        """d c_j = sum over dimensions m of (sign 2 pi i d k_jm) times the values of n_m x[n]."""
-        assert isinstance(change, Array)
+        """d c_j = sum over dimensions m of (sign 2 pi i d k_jm - d log r_jm) times the values of n_m x[n]."""
+        assert isinstance(change, Logarithm)
         image, values = self.ends(layout)
         turn, pairs = self.sign * (2 * np.pi if self.unit == "turns" else 1.0), list[Slope]()
         for j, dim in enumerate(self.along):
-            n = local_slice(image.positions(dim).astype(change.dtype), 0, image.cuts[dim], mapped)
+            n = local_slice(image.positions(dim).astype(change.angle.dtype), 0, image.cuts[dim], mapped)
             along: Planes = (jnp.asarray(n).reshape(line_shape(dim, image.ndim)),)
-            angle = jnp.expand_dims(change[j] * turn, tuple(range(values.ndim - self.points.ndim)))
-            slope = (jnp.zeros_like(angle), angle)
+            batch = tuple(range(values.ndim - self.points.ndim))
+            angle = jnp.expand_dims(change.angle[j] * turn, batch)
+            radius = jnp.zeros_like(angle) if change.radius is None else -jnp.expand_dims(change.radius[j], batch)
+            slope = (radius, angle)
             pairs.append((slope, self, along) if self.transposed else (along, self, slope))
         return pairs
 

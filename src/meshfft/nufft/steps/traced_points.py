@@ -31,6 +31,7 @@ from ...machine.chip import Chip
 from ...machine.machine import Move, Work
 from ...numerics import phases
 from ...numerics.dtypes import real_dtype
+from ...operators.matrices import Logarithm
 from ...steps.base import Slope
 from ..grid.form import Form, Slots, cost
 from ..grid.gridding import interpolate, spread
@@ -166,9 +167,9 @@ class RingGrid(CoordinateStep):
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
         """d (e_j r_j) = sum over dimensions of d k_j times G e_j r'_j + (sign 2 pi i middle) e_j r_j."""
-        assert isinstance(change, Array)
+        assert isinstance(change, Logarithm)
         values = self.ends(layout)[1]
-        turns = change if self.unit == "turns" else change / (2 * np.pi)
+        turns = change.angle if self.unit == "turns" else change.angle / (2 * np.pi)
         turns = jnp.expand_dims(turns, tuple(range(1, 1 + values.ndim - self.points.ndim)))
         pairs: list[Slope] = []
         for j, cells in enumerate(self.cells):

@@ -1,0 +1,135 @@
+"""The inverse at scattered points: the image nearest to its samples, by conjugate gradients on the normal equations.
+
+    (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A applied as a convolution on a circle, see solvers
+
+The condition number is that of A: the extreme eigenvalues of Lanczos' matrix of A^H A, started from noise. Where its
+square reaches the reciprocal of the precision no digit is left, and there is no answer. As in solvers, each program
+ends before the next one starts.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax import block_until_ready as ended
+
+from ..layout.layout import mapped_axes
+from ..layout.padded_array import PlanePair, mapped
+from ..numerics.dtypes import real_dtype
+from ..operators.conjugate_gradients import Iterate, advanced, tridiagonal
+from ..plans.inverse_solve import ITERATIVE, Solution
+from ..plans.iterative_solve import ATTAINABLE
+from ..plans.request import Request
+from .grid.window import LEAST_TOL
+from .planning import scattered_plan_for
+from .problem import ScatteredProblem, brought
+from .solvers import dot, over
+
+STEPS = 60  # of Lanczos
+ITERATIONS = 300  # at most, if the caller gives no number
+Operator = Callable[[Any], Any]
+
+
+class Limits(NamedTuple):
+    """How far to iterate: relative residual of the normal equations, steps at most; and the weight of |x|^2."""
+
+    tol: float | None = None
+    iterations: int | None = None
+    tikhonov: float | None = None
+
+    def check(self) -> None:
+        if self.tol is not None and not 0 < self.tol < 1:
+            raise ValueError(f"tol is {self.tol}: give a number between 0 and 1, such as 1e-6")
+        if self.iterations is not None and self.iterations < 1:
+            raise ValueError(f"iterations is {self.iterations}: give at least 1")
+        if self.tikhonov is not None and not 0 <= self.tikhonov < math.inf:
+            raise ValueError(f"tikhonov is {self.tikhonov}: give a part of the largest singular value, such as 1e-3")
+
+
+def inverse_at_points(request: Request, problem: ScatteredProblem, limits: Limits) -> Solution:
+    """The image whose values at the points of a problem are those of a request, or nearest to them."""
+    limits.check()
+    _check(request, problem, limits)
+    dtype, given = problem.dtype, request._replace(arrays=(_complex(request),), planes=False)
+    plan = scattered_plan_for(problem._replace(tol=LEAST_TOL[dtype.name], method="auto"))
+    given = brought(given, plan.out_layout)
+    right, normal = plan.execute(given, adjoint=True), plan.normal()
+    low, high = _extremes(normal, right)
+    weight = high * (limits.tikhonov or 0.0) ** 2
+    condition = math.sqrt((high + weight) / max(low + weight, np.finfo(float).tiny))
+    _check_condition(condition, float(jnp.finfo(dtype).eps))
+    least = limits.tol or (1e-6 if dtype.itemsize == 8 else 1e-13)
+    x, taken = _solved(lambda p: _plus(normal(p), p, weight), right, limits.iterations or ITERATIONS, least)
+    (samples,) = given.arrays
+    rest = ended(jax.tree.map(jnp.subtract, samples, plan(x)))
+    residual = ended(jnp.sqrt(over(_inner(rest, rest), _inner(samples, samples))))
+    value = PlanePair(mapped(jnp.real, x), mapped(jnp.imag, x)) if request.planes else x
+    return Solution(value, residual, (condition,), (ITERATIVE,), (len(taken),))
+
+
+def _check(request: Request, problem: ScatteredProblem, limits: Limits) -> None:
+    points, unknowns = problem.points, math.prod(problem.modes)
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((request.arrays, points)))
+    if traced or mapped_axes(problem.mesh):
+        raise ValueError("the system at scattered points is solved by several programs: call outside of jit")
+    if points.log_radius is not None:
+        raise ValueError(
+            "the points are off the unit circle, where the normal equations are no convolution: drop radius"
+        )
+    if points.size < unknowns and not limits.tikhonov:
+        raise ValueError(f"there are {points.size} samples of {unknowns} unknowns: take more, or give tikhonov=")
+
+
+def _check_condition(condition: float, eps: float) -> None:
+    if not condition**2 * eps < ATTAINABLE:
+        raise ValueError(
+            f"the condition number is {condition:.2g}, and conjugate gradients need one below "
+            f"{math.sqrt(ATTAINABLE / eps):.2g} in a type of precision {eps:.1g}: take points nearer to uniform, fewer "
+            "unknowns, precision='float64', or tikhonov="
+        )
+
+
+def _complex(request: Request) -> Any:
+    return mapped(lax.complex, *request.arrays) if len(request.arrays) == 2 else request.arrays[0]
+
+
+def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
+    """The least and the largest eigenvalue of `normal` that STEPS of Lanczos from noise find."""
+    from scipy import linalg  # importing takes 0.25 s
+
+    def noise(x: Array) -> Array:
+        return jax.random.normal(jax.random.key(0), x.shape, real_dtype(x.dtype)).astype(x.dtype) + jnp.zeros_like(x)
+
+    _, taken = _solved(normal, ended(mapped(noise, like)), STEPS, 0.0)
+    lengths, ratios = np.array(taken).T
+    found = linalg.eigvalsh_tridiagonal(*tridiagonal(lengths, ratios))
+    return max(float(found[0]), 0.0), float(found[-1])
+
+
+def _solved(normal: Operator, b: Any, steps: int, tol: float) -> tuple[Any, list[tuple[float, float]]]:
+    """The x with normal(x) = b to a relative residual, and the coefficients of the steps taken."""
+    size = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(b)) or 1.0  # squares of tiny numbers underflow
+    b = ended(jax.tree.map(lambda leaf: leaf / size, b))
+    now, taken = Iterate(jax.tree.map(jnp.zeros_like, b), b, b, ended(_inner(b, b))), list[tuple[float, float]]()
+    limit = float(now.square) * tol**2
+    while len(taken) < steps and float(now.square) > limit:
+        now, length, ratio = ended(_advanced(now, ended(normal(now.direction))))
+        taken.append((float(length), float(ratio)))
+    return ended(jax.tree.map(lambda leaf: leaf * size, now.image)), taken
+
+
+def _plus(x: Any, p: Any, weight: float) -> Any:
+    return jax.tree.map(lambda x, p: x + weight * p, x, p) if weight else x
+
+
+def _inner(a: Any, b: Any) -> Array:
+    return jnp.asarray(sum(map(dot, jax.tree.leaves(a), jax.tree.leaves(b))))
+
+
+@jax.jit
+def _advanced(now: Iterate, product: Any) -> tuple[Iterate, Array, Array]:
+    return advanced(now, product, _inner, over)
