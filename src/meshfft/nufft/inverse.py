@@ -30,6 +30,7 @@ from .problem import ScatteredProblem, brought
 from .solvers import dot, over
 
 STEPS = 60  # of Lanczos
+TINY = 1e-30  # singular values relative to the largest that count as 0
 ITERATIONS = 300  # at most, if the caller gives no number
 Operator = Callable[[Any], Any]
 
@@ -60,10 +61,11 @@ def inverse_at_points(request: Request, problem: ScatteredProblem, limits: Limit
     right, normal = plan.execute(given, adjoint=True), plan.normal()
     low, high = _extremes(normal, right)
     weight = high * (limits.tikhonov or 0.0) ** 2
-    condition = math.sqrt((high + weight) / max(low + weight, np.finfo(float).tiny))
+    least, most = math.sqrt(low + weight), math.sqrt(high + weight)
+    condition = most / least if least > most * TINY else math.inf
     _check_condition(condition, float(jnp.finfo(dtype).eps))
-    least = limits.tol or (1e-6 if dtype.itemsize == 8 else 1e-13)
-    x, taken = _solved(lambda p: _plus(normal(p), p, weight), right, limits.iterations or ITERATIONS, least)
+    how = (limits.iterations or ITERATIONS, limits.tol or (1e-6 if dtype.itemsize == 8 else 1e-13))
+    x, taken = _solved(lambda p: _plus(normal(p), p, weight), right, *how)
     (samples,) = given.arrays
     rest = ended(jax.tree.map(jnp.subtract, samples, plan(x)))
     residual = ended(jnp.sqrt(over(_inner(rest, rest), _inner(samples, samples))))
@@ -104,7 +106,9 @@ def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
     def noise(x: Array) -> Array:
         return jax.random.normal(jax.random.key(0), x.shape, real_dtype(x.dtype)).astype(x.dtype) + jnp.zeros_like(x)
 
-    _, taken = _solved(normal, ended(mapped(noise, like)), STEPS, 0.0)
+    start = ended(mapped(noise, like))
+    eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(start))
+    _, taken = _solved(normal, start, STEPS, 10 * eps)  # beyond it rounding makes eigenvalues of its own
     lengths, ratios = np.array(taken).T
     found = linalg.eigvalsh_tridiagonal(*tridiagonal(lengths, ratios))
     return max(float(found[0]), 0.0), float(found[-1])

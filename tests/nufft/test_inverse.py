@@ -1,0 +1,115 @@
+"""Equation (4) at scattered points: off the unit circle by the sum itself, and the inverse by iterations."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+from reference import error, mesh, noise
+
+import meshfft as mf
+from meshfft.inspect.hlo import collectives
+
+
+def _vandermonde(z: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """z_j1^-n1 z_j2^-n2 ... of every point, as rows over all samples of an image."""
+    rows = np.ones((len(z), 1), complex)
+    for dim, size in enumerate(shape):
+        rows = (rows[:, :, None] * (z[:, dim, None] ** -np.arange(size))[:, None]).reshape(len(z), -1)
+    return rows
+
+
+def _jittered(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Twice as many points as unknowns along each dimension, each near one of a grid."""
+    sides = [np.arange(2 * n) / (2 * n) - 0.5 for n in shape]
+    grid = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, len(shape))
+    return np.asarray(grid + np.random.default_rng(seed).uniform(-0.3, 0.3, grid.shape) / (2 * np.array(shape)))
+
+
+@pytest.mark.parametrize("shape", [(24,), (4, 6, 5)], ids=str)
+def test_points_off_the_circle(shape: tuple[int, ...], x64: None) -> None:
+    """Catches a radius that is dropped, inverted or of another dimension, its rounding times n, and a gather."""
+    rng, d = np.random.default_rng(len(shape)), len(shape)
+    k, radius = rng.uniform(-0.5, 0.5, (21, d)), np.exp(rng.uniform(-0.05, 0.05, (21, d)))
+    z, x, spec = (
+        radius * np.exp(2j * np.pi * k),
+        noise(shape, "complex128"),
+        P("x", "y") if d > 1 else P(("x", "y")),
+    )
+    matrix, a = _vandermonde(z, shape), mf.shard(x, mesh((2, 4)), spec)
+    points = mf.Scattered.turns(k, radius=radius)
+    for one in (points, mf.Scattered.z(z)) if d == 1 else (mf.Scattered.radians(2 * np.pi * k, radius=radius),):
+        assert error(mf.kdftn(x, one), matrix @ x.ravel()) < 4e-15, repr(one)
+    program = jax.jit(lambda a: mf.kdftn(a, points, spec=spec)).lower(a).compile()
+    y = program(a)
+    assert set(collectives(program)) <= {"collective-permute"} and error(y, matrix @ x.ravel()) < 4e-15
+    back = mf.nufftn_adjoint(y, points, shape, method="kdft")
+    assert error(back, (matrix.conj().T @ mf.gather(y)).reshape(shape)) < 4e-15
+    single = mf.kdftn(x.astype("complex64"), points)
+    assert single.dtype == "complex64" and error(single, matrix @ x.ravel()) < 4e-7
+
+
+def test_gradients_in_radii(x64: None) -> None:
+    """Catches a derivative in radii that is missing or has the other sign, and one in angles that radii spoil."""
+    shape, rng = (4, 6), np.random.default_rng(0)
+    x, k, radius = noise(shape, "complex128"), rng.uniform(-0.5, 0.5, (5, 2)), np.exp(rng.uniform(-0.1, 0.1, (5, 2)))
+
+    def energy(k: Any, radius: Any) -> Any:
+        return jnp.sum(jnp.abs(mf.kdftn(x, mf.Scattered.turns(k, radius=radius))) ** 2)
+
+    def direct(k: np.ndarray, radius: np.ndarray) -> float:
+        return float((np.abs(_vandermonde(radius * np.exp(2j * np.pi * k), shape) @ x.ravel()) ** 2).sum())
+
+    found = jax.jit(jax.grad(energy, (0, 1)))(k, radius)
+    step = 1e-6 * np.eye(10).reshape(10, 5, 2)
+    wanted = [(direct(k + h, radius) - direct(k - h, radius)) / 2e-6 for h in step]
+    assert error(found[0], np.reshape(wanted, (5, 2))) < 1e-7
+    wanted = [(direct(k, radius + h) - direct(k, radius - h)) / 2e-6 for h in step]
+    assert error(found[1], np.reshape(wanted, (5, 2))) < 1e-7
+
+
+@pytest.mark.parametrize("shape", [(13,), (6, 10)], ids=str)
+def test_the_image_behind_samples(shape: tuple[int, ...], x64: None) -> None:
+    """Catches a system of other points, a condition that is not A's, iterations that stop early, lost planes."""
+    k, x = _jittered(shape), noise(shape, "complex128")
+    matrix = _vandermonde(np.exp(2j * np.pi * k), shape)
+    y, singular = matrix @ x.ravel(), np.linalg.svd(matrix, compute_uv=False)
+    points, axes = mf.Scattered.turns(k), tuple(range(len(shape)))
+    found = mf.ikdftn(mf.shard(y, mesh((2, 4)), P(("x", "y"))), points, s=shape, axes=axes)
+    assert error(found.value, x) < 1e-11 and float(found.residual) < 1e-11
+    assert found.condition == pytest.approx(singular[0] / singular[-1], rel=0.05)
+    assert found.methods == ("conjugate gradients",) and 0 < found.iterations[0] < 60
+    if len(shape) == 1:
+        return
+    planes = mf.ikdftn((y.real.astype("float32"), y.imag.astype("float32")), points, s=shape, norm="ortho")
+    re, im = planes.value
+    assert error(np.asarray(re) + 1j * np.asarray(im), x * np.sqrt(x.size)) < 1e-5
+    few = mf.ikdftn(y[::5], mf.Scattered.turns(k[::5]), s=shape, tikhonov=1e-2)
+    some = matrix[::5]
+    weight = (1e-2 * np.linalg.svd(some, compute_uv=False)[0]) ** 2
+    wanted = np.linalg.solve(some.conj().T @ some + weight * np.eye(x.size), some.conj().T @ y[::5])
+    assert error(few.value, wanted.reshape(shape)) < 1e-4
+
+
+def test_what_has_no_answer() -> None:
+    """Catches an answer where there is none, and points that a fine grid would take as on the circle."""
+    k, ones = _jittered((6,)), np.ones(12, np.complex64)
+    some, off = mf.Scattered.turns(k), mf.Scattered.turns(k, radius=1.1)
+    for call, said in (
+        (lambda: mf.ikdftn(ones, some), "s is missing"),
+        (lambda: mf.ikdftn(ones, some, s=(20,)), "12 samples of 20 unknowns"),
+        (lambda: mf.ikdftn(ones, mf.Scattered.turns(k / 20), s=(6,)), "condition number"),
+        (lambda: mf.ikdftn(ones, off, s=(6,)), "off the unit circle"),
+        (lambda: mf.ikdftn(ones, some, s=(6,), method="direct"), "iterations"),
+        (lambda: jax.jit(lambda y: mf.ikdftn(y, some, s=(6,)).value)(ones), "outside of jit"),
+        (lambda: mf.nufftn(np.ones(6), off), "off the unit circle"),
+        (lambda: mf.scattered_plan((6,), off), "off the unit circle"),
+        (lambda: mf.scattered_plan((6,), some, method="kdft"), "the sum itself"),
+        (lambda: mf.kdftn(np.ones(400, np.float32), mf.Scattered.turns(k, radius=2.0)), "precision='float64'"),
+        (lambda: mf.Scattered.turns(k, radius=0.0), "positive"),
+        (lambda: mf.Scattered.z(np.zeros((3, 1))), "z = 0"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            call()
