@@ -40,7 +40,7 @@ def kdftn(
     Vandermonde products.
 
         X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = z_ik^-n   (x: Kronecker)
-        c_j = sum_n x[n] exp(-2 pi i k_j . n)   at Scattered points
+        c_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...  at Scattered points
 
     Any size on any mesh, any number of points: all combinations of the points
     of each axis, or Scattered ones. Devices make their rows of V_i by blocks.
@@ -126,6 +126,8 @@ def ikdftn(
         X: the samples, taken at `points`; an array or (re, im). Points may be
             traced (up to 4096 by 4096 off the circle): the solution is then
             differentiable in them, and NaN if their condition leaves no digit.
+        points: as `kdftn`; Scattered ones on the unit circle only, with `s`,
+            by conjugate gradients, outside of `jit`.
         s: unknowns along each axis; by default as many as samples.
         axes, norm, spec, out_spec, precision, multiplications: as `kdftn`.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along

@@ -95,11 +95,8 @@ class Scattered:
 
     @staticmethod
     def z(z: Numbers) -> "Scattered":
-        """Points of the z-plane in each dimension, complex of shape (..., d);
-        any but zero.
-
-        Rounding of z itself, 1e-16 in complex128, is multiplied by n: give
-        turns or radians if they are known. Radii within that of 1 are 1.
+        """Points of the z-plane in each dimension, complex of shape (..., d),
+        nonzero; rounding and radii near 1 as for `Points.z`.
         """
         values: Any = z if isinstance(z, Tracer) else np.asarray(to_host(z) if isinstance(z, Array) else z)
         if isinstance(values, Tracer):
