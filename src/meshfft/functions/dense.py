@@ -98,7 +98,7 @@ def kdftn(
 @spelled
 def ikdftn(
     X: AnyArray,
-    points: PointsLike = None,
+    points: AnyPoints = None,
     *,
     s: Ints = None,
     axes: Ints = None,

@@ -259,9 +259,10 @@ def _with_radius(coords: Floats, unit: Unit, radius: Numbers | None) -> Scattere
     given = np.asarray(to_host(radius) if isinstance(radius, Array) else radius)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"radius is {given.dtype}: give positive real numbers")
-    high, low = (np.broadcast_to(part, coords.shape) for part in of_radii(given))
+    high, low = (np.array(np.broadcast_to(part, coords.shape)) for part in of_radii(given))
     rest = Logarithm(np.zeros(coords.shape), low)
-    return Scattered(coords, unit, snapped(_frozen(high.copy())), rest)
+    high.flags.writeable = False
+    return Scattered(coords, unit, snapped(high), rest)
 
 
 def _received(coords: Numbers) -> Floats:

@@ -151,8 +151,8 @@ class Coordinates(NamedTuple):
         if self.radius is None:
             return planes
         grown = phases.times(n[None, :], tuple(limb[dim][:, None] for limb in self.radius))
-        size = phases.power_of_two(phases.negative(grown), self.lost.dtype)
-        return tuple(size * part for part in planes)
+        radius = phases.power_of_two(phases.negative(grown), self.lost.dtype)
+        return tuple(radius * part for part in planes)
 
     def part(self, start: Array | int, size: int) -> "Coordinates":
         return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, x.ndim - 1), self)
