@@ -14,8 +14,7 @@ import numpy as np
 from jax import Array
 
 import meshfft as mf
-from meshfft.cli.devices import describe_mesh
-from meshfft.cli.plan import use_tpu_compiler
+from meshfft.cli.cluster import describe_mesh, use_tpu_compiler
 from meshfft.inspect.aot import compile_plan, mesh_for
 
 from .common import MESHES, cpu_devices, mesh_of, numbers, spec_of

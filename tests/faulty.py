@@ -9,9 +9,8 @@ from typing import Any
 import jax
 
 import meshfft.cli.cluster
-import meshfft.cli.devices
 import meshfft.cli.transform
-import meshfft.io.zarr_writer
+import meshfft.io.zarr
 from meshfft.cli.app import main
 
 
@@ -47,7 +46,7 @@ STEP = (meshfft.cli.transform, "_run_stage")
 COMPILE = (jax.stages.Lowered, "compile")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job would ignore
 
-WRITE = (meshfft.io.zarr_writer.ZarrSink, "write")
+WRITE = (meshfft.io.zarr.ZarrSink, "write")
 FAULTS = {
     "none": lambda: None,
     "killed": patch(*STEP, send(signal.SIGKILL)),
@@ -58,7 +57,7 @@ FAULTS = {
     "terminated": patch(*STEP, send(signal.SIGTERM)),
     "crashed": patch(*STEP, os.abort),
     "disk full": patch(*WRITE, fail(OSError(28, "No space left on device"))),
-    "no memory": patch(meshfft.cli.devices, "check_memory", fail(MemoryError("3 GB"))),
+    "no memory": patch(meshfft.cli.cluster, "check_memory", fail(MemoryError("3 GB"))),
 }
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ from jax.sharding import PartitionSpec as P
 from reference import error, noise
 
 import meshfft as mf
-from meshfft import kept
-from meshfft.io.processes import check_alike, exchange, together
+from meshfft.collectives.processes import check_alike, exchange, together
 from meshfft.layout import placement
+from meshfft.plans.execute import check_steps
 
 DEVICES = 8
 
@@ -154,16 +154,16 @@ def _peers(index: int) -> dict[str, Any]:
     told = "é" * 3000
     return {
         "exchange": exchange({"process": index, "text": "é" * 5000 * index})
-        == [{"process": i, "text": "é" * 5000 * i} for i in range(jax.process_count())],
+        == {i: {"process": i, "text": "é" * 5000 * i} for i in range(jax.process_count())},
         "all well": together(lambda: fail((), "")),
         "last fails": _said(lambda: together(lambda: fail((jax.process_count() - 1,), "no such\nfile"))),
         "two fail": _said(lambda: together(lambda: fail((0, 1), told))),
         "nameless": _said(lambda: together(lambda: fail((0,), ""))),
         "alike": _said(lambda: check_alike({"shape": [index // 9, None, "mesh"]})),
         "different": _said(lambda: check_alike({"shape": 3, "mesh": [2, index]})),
-        "same steps": _said(lambda: kept.check_alike("fft X", jax.devices())),
-        "other steps": _said(lambda: kept.check_alike(f"fft X, {index}", jax.devices())),
-        "after": exchange(index),
+        "same steps": _said(lambda: check_steps("fft X", jax.devices())),
+        "other steps": _said(lambda: check_steps(f"fft X, {index}", jax.devices())),
+        "after": [*exchange(index).values()],
     }
 
 

@@ -17,6 +17,8 @@ from reference import dft, error, mesh, noise
 import meshfft as mf
 from meshfft.collectives.all_to_all import Grid
 from meshfft.collectives.wire import WIRES, Int16
+from meshfft.io import check_output, open_array, write_array
+from meshfft.io.source import FORMATS
 from meshfft.kernels.engine import Engine, Lines, Offer, Site
 from meshfft.kernels.engines import ENGINES
 from meshfft.machine.chip import CHIPS, Chip
@@ -100,3 +102,17 @@ def test_a_chip_is_a_row_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHIPS, "toy", dataclasses.replace(CHIPS["h100"], name="toy", kind="Toy"))
     plan = mf.plan((64, 64), mesh=AbstractMesh((8,), ("x",)), spec=P("x"), topology="toy:8")
     assert "planned for toy devices" in str(plan) and plan.seconds is not None
+
+
+def test_a_file_format_is_a_file_and_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Catches a list of suffixes that does not follow the registry, and a type refused only when it is written."""
+    monkeypatch.setitem(FORMATS, ".toy", FORMATS[".npy"]._replace(title="Toy", lacks="F"))
+    x = mf.shard(noise((24, 40)), mesh((8,)), P("x"))
+    with pytest.raises(ValueError, match="complex64, which Toy has not"):
+        write_array(tmp_path / "x.toy", x)
+    assert list(tmp_path.iterdir()) == []
+    write_array(tmp_path / "x.toy", x.real)
+    with open_array(tmp_path / "x.toy") as source:
+        np.testing.assert_array_equal(source[...], np.asarray(x.real))
+    with pytest.raises(ValueError, match=r"end it in .*\.toy"):
+        check_output(tmp_path / "x.tif", False, 0)

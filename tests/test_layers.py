@@ -14,7 +14,7 @@ HOUSE = """
 numerics: units / chunks digits dtypes split_complex / phases slices / products / tiles
 layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage / reading
 machine: chip torus / machine
-collectives: bins dimensions words / wire / messages / all_to_all ring / comb pieces
+collectives: bins dimensions processes words / wire / messages / all_to_all ring / comb pieces
 operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / engine / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
@@ -28,10 +28,9 @@ nufft: points / problem / post_transform moving / solvers / plan / planning / fu
 functions: calls shard / cosine dense fourier helpers / protocols reconstruct
 spectral: fields picture / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
-io: grid refusals / source / flat processes record / labels nifti / hdf5 zarr / hdf5_writer
-    ismrmrd zarr_writer / writing
-out_of_core: partition / tiles / journal passes transfer / run
-cli: devices output / flags / cluster / request scattered / mri plan profile transform / nufft / app
+io: grid refusals / source / flat record / labels nifti / hdf5 zarr / hdf5_writer ismrmrd / writing
+out_of_core: tiles / journal passes transfer / run
+cli: output / flags / cluster / request scattered / plan reconstruct transform / app
 """
 
 

@@ -21,7 +21,7 @@ from jax.sharding import Mesh  # noqa: E402
 
 import meshfft as mf  # noqa: E402
 from meshfft.io import open_array  # noqa: E402
-from meshfft.io.grid import Grid  # noqa: E402
+from meshfft.io.grid import ChunkGrid  # noqa: E402
 from meshfft.io.writing import create_sink  # noqa: E402
 from meshfft.out_of_core import chunk_of, left_of, run_passes  # noqa: E402
 
@@ -35,7 +35,7 @@ class EndedError(Exception):
 def main(folder: Path) -> None:
     x = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
     np.save(folder / "x.npy", x)
-    create_sink(folder / "x.zarr", SHAPE, x.dtype, Grid(CHUNK), kind=".zarr").write(
+    create_sink(folder / "x.zarr", SHAPE, x.dtype, ChunkGrid(CHUNK), kind=".zarr").write(
         tuple(slice(0, n) for n in SHAPE), x
     )
     nibabel.save(nibabel.Nifti1Image(x, np.eye(4)), folder / "x.nii")

@@ -24,7 +24,7 @@ from meshfft.io import (  # noqa: E402
     open_array,
     record_of,
     write_array,
-    zarr_writer,
+    zarr,
 )
 from meshfft.layout.layout import Cut, Layout  # noqa: E402
 from meshfft.layout.padded_array import PaddedArray  # noqa: E402
@@ -74,7 +74,7 @@ def said(work: Callable[[], Any]) -> str | None:
 def counted(index: int) -> list[int]:
     """The numbers this process writes, from now on."""
     wrote: list[int] = []
-    for kind in (flat.FlatSink, zarr_writer.ZarrSink):
+    for kind in (flat.FlatSink, zarr.ZarrSink):
 
         def write(self: Any, at: Any, block: np.ndarray, real: Any = kind.write) -> None:
             wrote.append(block.size)
@@ -102,7 +102,7 @@ def failing(index: int) -> None:
         raise OSError(28, "No space left on device")
 
     if index == 1:
-        setattr(zarr_writer.ZarrSink, "write", full)  # noqa: B010
+        setattr(zarr.ZarrSink, "write", full)  # noqa: B010
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def fft(
         str | None, typer.Option(metavar="M,M,...", help="So many random points along each dimension, by kdft.")
     ] = None,
     mesh: own.Meshes = None,
-    kind: flags.Kind = "fft",
+    kind: flags.KindFlag = "fft",
     dtype: own.Dtype = None,
     method: own.Methods = "auto",
     order: own.Orders = "natural,any",
@@ -30,7 +30,7 @@ def fft(
     baselines: own.Baselines = "all",
     rounds: own.Rounds = 15,
     rows: own.Rows = None,
-    as_json: flags.Json = False,
+    as_json: flags.JsonFlag = False,
 ) -> None:
     """Measure transforms of one array: meshfft on each mesh, and every baseline.
 
@@ -66,16 +66,16 @@ def scaling(
     weak: Annotated[
         bool, typer.Option("--weak", help="The array grows with the devices; SHAPE is that of the fewest.")
     ] = False,
-    kind: flags.Kind = "fft",
+    kind: flags.KindFlag = "fft",
     dtype: own.Dtype = None,
     method: own.Methods = "auto",
     order: own.Orders = "natural",
     precision: own.Precisions = "default",
-    ring: flags.Ring = "auto",
+    ring: flags.RingFlag = "auto",
     baselines: own.Baselines = "all",
     rounds: own.Rounds = 15,
     rows: own.Rows = None,
-    as_json: flags.Json = False,
+    as_json: flags.JsonFlag = False,
 ) -> None:
     """Measure transforms on more and more devices: seconds, ideal seconds, and parallel efficiency.
 

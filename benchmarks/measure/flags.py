@@ -13,8 +13,9 @@ import jax
 import typer
 
 from meshfft.cli import flags
-from meshfft.cli.devices import available_bytes, running_devices
+from meshfft.cli.cluster import running_devices
 from meshfft.cli.output import bar
+from meshfft.layout.memory import available_bytes
 from meshfft.operators.transform import natural_dtype
 
 from .. import rows as files

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from meshfft.cli import flags
+from meshfft.cli.cluster import use_tpu_compiler
 from meshfft.cli.output import bar, guarded, print_columns, print_json, say
-from meshfft.cli.plan import use_tpu_compiler
 from meshfft.inspect.aot import devices_of
 
 from ..measure.words import folded
@@ -36,7 +36,7 @@ def paper(
     read: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Print and draw the rows of this file; model nothing.")
     ] = None,
-    as_json: flags.Json = False,
+    as_json: flags.JsonFlag = False,
 ) -> None:
     """Model the evaluation of the paper on TPU v3, and its table on v5p.
 

@@ -32,7 +32,6 @@ from typing import NamedTuple, Protocol
 import jax
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
 from .atomic import replacing
@@ -169,23 +168,6 @@ def _verdict(trial: Trial, device: jax.Device) -> Verdict:
         passed = f"passed its trial, error {verdict.error:.1e} of {trial.bound:.1e}"
         LOG.info("kernel %s %s on %s (%s)", trial.name, passed, device.device_kind, where)
     return verdict
-
-
-def check_alike(steps: str, devices: Iterable[jax.Device]) -> None:
-    """Raises RuntimeError in every process that has some of these devices, unless all of them take the same steps."""
-    firsts = {device.process_index: device for device in reversed([*devices])}
-    if len(firsts) == 1:
-        return
-    mesh = Mesh(np.array([firsts[process] for process in sorted(firsts)]), ("process",))
-    own = np.frombuffer(hashlib.sha256(steps.encode()).digest()[:4], np.int32)
-    rows = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("process")), own)
-    heard = np.asarray(jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, PartitionSpec()))(rows))
-    if len({*heard.tolist()}) > 1:
-        others = [process for process, one in zip(sorted(firsts), heard, strict=True) if one != heard[0]]
-        raise RuntimeError(
-            f"processes {others} take other steps than process {min(firsts)}, as verdicts on kernels differ: name one "
-            "folder for all by mf.cache(folder), or give engine='xla'"
-        )
 
 
 def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:

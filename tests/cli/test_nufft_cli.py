@@ -169,7 +169,7 @@ BAD: list[tuple[list[str], str]] = [
     (["nufft", "x.npy", "c.npy", *TURNED, "--adjoint"], "--shape goes with --adjoint: give --shape"),
     (["nufft", "x.npy", "c.npy", *TURNED, "--adjoint", *SIZE], "has shape (2, 12, 10) and the points (40, 16)"),
     (["nufft", "k.npy", "c.npy", *TURNED, "--adjoint", "--shape", "12"], "--shape 1 sizes: give points"),
-    (["nufft", "x.npy", "c.nii", *TURNED], "end it in .npy or .zarr"),
+    (["nufft", "x.npy", "c.nii", *TURNED], "end it in .npy or .h5"),
     (["nufft", "x.npy", "x.npy", *TURNED], "replace it with --overwrite"),
     (["nufft", "x.npy", "turns.npy", *TURNED], "replace it with --overwrite"),
     (["nufft", "x.npy", "c.npy", *TURNED, "--tol", "1e-9"], "tol"),
@@ -185,7 +185,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*KSPACE, *TURNED, *SIZE, "--iterations", "-3"], "--iterations -3 is not a number of steps"),
     (["reconstruct", "hole.npy", "out.npy", *TURNED, *SIZE], "the values, or the maps, hold a NaN or an infinity"),
     (["reconstruct", "x.npy", "out.npy", *TURNED, *SIZE], "give one value for each point, with the coils"),
-    ([*KSPACE[:2], "out.tif", *TURNED, *SIZE], "end it in .npy or .zarr or .h5 or .hdf5 or .nc or .nii or .nii.gz"),
+    ([*KSPACE[:2], "out.tif", *TURNED, *SIZE], "end it in .npy or .h5 or .hdf5 or .nc or .nii or .nii.gz or .zarr"),
 ]
 
 

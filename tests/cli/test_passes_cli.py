@@ -13,9 +13,9 @@ from commands import call, forbid, refused, values
 from reference import error
 from typer.testing import CliRunner
 
-from meshfft.cli import devices
+from meshfft.cli import cluster
 from meshfft.cli.app import app
-from meshfft.io import open_array, writing, zarr_writer
+from meshfft.io import open_array, writing, zarr
 from meshfft.out_of_core import journal
 
 pytestmark = pytest.mark.usefixtures("terminal")
@@ -86,7 +86,7 @@ def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches --resume that starts again, and an unfinished run that is forgotten without it."""
     np.save("a.npy", values())
     words = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"]
-    flush, done = zarr_writer.ZarrSink.flush, list[int]()
+    flush, done = zarr.ZarrSink.flush, list[int]()
 
     def full(store: Any) -> None:
         done.append(1)
@@ -95,7 +95,7 @@ def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         flush(store)
 
     with monkeypatch.context() as patch:
-        patch.setattr(zarr_writer.ZarrSink, "flush", full)
+        patch.setattr(zarr.ZarrSink, "flush", full)
         assert CliRunner().invoke(app, words).exit_code == 2
     assert sorted(os.listdir()) == [".b.zarr.passes", "a.npy"]
     assert "--resume continues it, --overwrite starts again" in refused(*words)
@@ -109,7 +109,7 @@ def test_too_little_memory_is_refused_before_reading(monkeypatch: pytest.MonkeyP
     """Catches an array read for hours until the system kills the process; the plan is shown all the same."""
     np.save("a.npy", values())
     forbid(monkeypatch)
-    monkeypatch.setattr(devices, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(cluster, "available_bytes", lambda: 1000)
     line = refused("transform", "a.npy", "b.npy", "--mesh", "2")
     assert "1e-06 GB are free" in line and "--precision float32" in line
     assert "per device at the peak" in CliRunner().invoke(app, ["transform", "a.npy", "b.npy", "--mesh", "2"]).stdout
@@ -127,12 +127,12 @@ def test_too_little_disk_is_refused_before_reading(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_memory_is_the_hosts_or_a_devices(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
     """Catches CPU devices that each count on the whole host, and accelerators measured by it."""
-    monkeypatch.setattr(devices, "available_bytes", lambda: 100)
+    monkeypatch.setattr(cluster, "available_bytes", lambda: 100)
     stats = {"bytes_limit": 60, "bytes_in_use": 10}
     four: Any = [SimpleNamespace(platform=platform, memory_stats=lambda: stats)] * 4
-    devices.check_memory({"cpu": 25, "gpu": 50}[platform], four)
+    cluster.check_memory({"cpu": 25, "gpu": 50}[platform], four)
     with pytest.raises(MemoryError, match=f"4 {platform} devices"):
-        devices.check_memory({"cpu": 26, "gpu": 51}[platform], four)
+        cluster.check_memory({"cpu": 26, "gpu": 51}[platform], four)
 
 
 GROUPS = {
@@ -178,9 +178,9 @@ def test_memory_within_containers(terminal: Path, files: dict[str, str], expecte
     for name, text in {"proc/meminfo": "MemTotal: 2000 kB\nMemAvailable: 1000 kB\n", **files}.items():
         (terminal / name).parent.mkdir(parents=True, exist_ok=True)
         (terminal / name).write_text(text)
-    assert devices.available_bytes(terminal) == expected
+    assert cluster.available_bytes(terminal) == expected
 
 
 def test_memory_without_linux(terminal: Path) -> None:
     """Catches a failure where the system has no such files."""
-    assert devices.available_bytes(terminal) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert cluster.available_bytes(terminal) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -11,7 +11,7 @@ import pytest
 from commands import call, refused
 from reference import error, noise, powers, separable
 
-from meshfft.cli.request import read_sampling
+from meshfft.cli.request import SamplingFlags, read_sampling
 from meshfft.io import open_array
 
 SHAPE, SAMPLES = (6, 9), (8, 10)
@@ -153,8 +153,8 @@ def test_bad_points_are_refused(words: list[str], text: str) -> None:
 
 def test_processes_compare_their_points() -> None:
     """Catches processes with other points: what decides the result has to have the numbers, not the file's name."""
-    found: list[Any] = [read_sampling(Path("turns.npz"), "turns")]
+    found: list[Any] = [read_sampling(SamplingFlags(Path("turns.npz"), "turns"))]
     np.savez("turns.npz", axis1=TURNS[1], axis0=TURNS[0] + 1e-3)
-    found.append(read_sampling(Path("turns.npz"), "turns"))
-    found.append(read_sampling(Path("turns.npz"), "radians"))
+    found.append(read_sampling(SamplingFlags(Path("turns.npz"), "turns")))
+    found.append(read_sampling(SamplingFlags(Path("turns.npz"), "radians")))
     assert len({one.deciding()["points"] for one in found}) == 3

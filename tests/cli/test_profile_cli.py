@@ -12,8 +12,8 @@ from commands import call, refused
 from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
-from meshfft.cli import devices
-from meshfft.cli.profile import _print_breakdown
+from meshfft.cli import cluster
+from meshfft.cli.plan import _print_breakdown
 from meshfft.inspect.hlo import KINDS
 from meshfft.inspect.trace import Breakdown, figure_of
 
@@ -164,6 +164,6 @@ def test_refusals_are_one_line_before_any_work(words: list[str], says: str, monk
 
 def test_what_does_not_fit_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that the machine would kill."""
-    monkeypatch.setattr(devices, "available_bytes", lambda root=None: 1000)
+    monkeypatch.setattr(cluster, "available_bytes", lambda root=None: 1000)
     monkeypatch.setattr("meshfft.inspect.trace.compile_plan", None)
     assert "GB at its peak" in refused("profile", "64,64", "--mesh", "8")

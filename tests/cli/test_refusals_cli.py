@@ -10,7 +10,7 @@ from commands import forbid, refused, values
 from meshfft.cli import flags
 from meshfft.cli.output import describe
 from meshfft.io import writing
-from meshfft.io.grid import Grid
+from meshfft.io.grid import ChunkGrid
 
 pytestmark = pytest.mark.usefixtures("terminal")
 
@@ -71,11 +71,11 @@ def test_bad_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "none.npy does not exist" in refused("transform", "none.npy", "b.npy", *mesh)
     assert "Python objects" in refused("transform", "objects.npy", "b.npy", *mesh)
     assert "cut short" in refused("transform", "cut.npy", "b.npy", *mesh)
-    assert "end it in .npy or .zarr" in refused("transform", "a.npy", "b.tif", *mesh)
+    assert "end it in .npy or .h5" in refused("transform", "a.npy", "b.tif", *mesh)
     assert "make it first" in refused("transform", "a.npy", "no/b.npy", *mesh)
     Path("link.npy").symlink_to("elsewhere.npy")
     assert "replace it with --overwrite" in refused("transform", "a.npy", "link.npy", *mesh)
-    writing.create_sink(Path("in.zarr"), (2,), "f4", Grid((2,)), kind=".zarr").write((slice(0, 2),), np.ones(2))
+    writing.create_sink(Path("in.zarr"), (2,), "f4", ChunkGrid((2,)), kind=".zarr").write((slice(0, 2),), np.ones(2))
     assert "in.zarr/out.zarr lies inside in.zarr" in refused("transform", "in.zarr", "in.zarr/out.zarr", *mesh)
 
 

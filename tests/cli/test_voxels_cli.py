@@ -9,8 +9,9 @@ import pytest
 from commands import call, refused
 from reference import error
 
-from meshfft.cli.mri import coils_first, read_affine
+from meshfft.cli.reconstruct import read_affine
 from meshfft.io import open_array
+from meshfft.io.nifti import coils_first
 
 nibabel = pytest.importorskip("nibabel")
 SHAPE, COILS, POINTS = (12, 10), 2, 640
@@ -121,7 +122,7 @@ BAD: list[tuple[list[str], str]] = [
     (["out.nii", "--affine", "nan.nii"], "--affine nan.nii is no affine"),
     (["out.nii.gz", "--maps", "first.nii"], "give maps of shape (2, 12, 10), in NIfTI with the coils last"),
     (["no/out.nii.gz"], "no is not a folder: make it first"),
-    (["out.NII.GZ"], "end it in .npy or .zarr"),
+    (["out.NII.GZ"], "end it in .npy or .h5"),
 ]
 
 

@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft import atomic
 from meshfft.io import check_disjoint, check_output, flat, open_array, write_array, writing
-from meshfft.io.writing import OUTPUTS
+from meshfft.io.source import FORMATS
 from meshfft.layout.layout import Cut, Layout
 from meshfft.layout.padded_array import PaddedArray
 
@@ -74,7 +74,7 @@ def test_existing_output_is_refused_or_replaced(tmp_path: Path) -> None:
     array = sharded(VALUES[0], PartitionSpec("x"), {"x": 3})
     for name in ("a.h5", "a.nii.gz", "a.npy", "a.zarr"):
         save(tmp_path / name, np.zeros(4))
-        for refused in (lambda path: write_array(path, array), lambda path: check_output(path, False, 0, OUTPUTS)):
+        for refused in (lambda path: write_array(path, array), lambda path: check_output(path, False, 0, [*FORMATS])):
             with pytest.raises(FileExistsError, match="overwrite it, or name another"):
                 refused(tmp_path / name)
         write_array(tmp_path / name, array, overwrite=True)
@@ -158,7 +158,7 @@ def test_an_output_apart_from_its_input(tmp_path: Path) -> None:
 
 def test_outputs_that_cannot_be_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a wrong suffix, a missing folder and a full disk found out only after hours of computing."""
-    with pytest.raises(ValueError, match=r"\.npy or \.zarr"):
+    with pytest.raises(ValueError, match=r"\.npy or \.h5"):
         check_output(tmp_path / "a.tif", False, 0)
     with pytest.raises(FileNotFoundError, match="make it first"):
         check_output(tmp_path / "no" / "a.npy", False, 0)
@@ -166,7 +166,7 @@ def test_outputs_that_cannot_be_are_refused_early(tmp_path: Path, monkeypatch: p
     check_output(tmp_path / "a.npy", False, 10**9)
     for name, nbytes in (("a.npy", 2 * 10**9), ("a.nii.gz", 10**9)):  # which is packed from a file beside it
         with pytest.raises(OSError, match=r"takes 2 GB and .* has 1 GB free"):
-            check_output(tmp_path / name, False, nbytes, OUTPUTS)
+            check_output(tmp_path / name, False, nbytes, [*FORMATS])
 
 
 def test_a_folder_without_leave_to_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,8 +252,8 @@ jax.config.update("jax_num_cpu_devices", 2)
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from meshfft.io import write_array
-from meshfft.io import flat, zarr_writer
-store, blocks = (zarr_writer.ZarrSink if sys.argv[1].endswith("zarr") else flat.FlatSink), []
+from meshfft.io import flat, zarr
+store, blocks = (zarr.ZarrSink if sys.argv[1].endswith("zarr") else flat.FlatSink), []
 write = store.write
 def killing(self, at, block):
     if blocks:

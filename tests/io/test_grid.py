@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfft.io import grid as module
-from meshfft.io.grid import CHUNK_BYTES, MANY_FILES, SHARD_BYTES, Grid, grid_of, grid_of_tiles, subboxes, within
+from meshfft.io.grid import CHUNK_BYTES, MANY_FILES, SHARD_BYTES, ChunkGrid, grid_of, grid_of_tiles, subboxes, within
 from meshfft.layout.layout import Cut, Cuts, Layout, even_cuts, from_spec
 
 
@@ -66,17 +66,17 @@ def test_no_file_is_shared(layout: Layout, chunk: int, shard: int, files: int) -
 @pytest.mark.parametrize(
     ("shape", "sizes", "spec", "grid"),
     [
-        ((4, 4), {}, (), Grid((4, 4))),
-        ((1024, 1024, 64), {}, (), Grid((16, 1024, 64))),
-        ((1009, 1024, 64), {}, (), Grid((16, 1024, 64))),  # a prime that nothing cuts ends in a smaller chunk
-        ((1024, 1024, 64), {"x": 8}, ("x",), Grid((16, 1024, 64))),
-        ((1000, 1024, 64), {"x": 8}, ("x",), Grid((5, 1024, 64))),
-        ((1024, 1024, 64), {"x": 2, "y": 4}, ("x", "y"), Grid((64, 256, 64))),
-        ((7, 2**24), {}, (), Grid((1, 2**20))),
-        ((1,), {}, (), Grid((1,))),
+        ((4, 4), {}, (), ChunkGrid((4, 4))),
+        ((1024, 1024, 64), {}, (), ChunkGrid((16, 1024, 64))),
+        ((1009, 1024, 64), {}, (), ChunkGrid((16, 1024, 64))),  # a prime that nothing cuts ends in a smaller chunk
+        ((1024, 1024, 64), {"x": 8}, ("x",), ChunkGrid((16, 1024, 64))),
+        ((1000, 1024, 64), {"x": 8}, ("x",), ChunkGrid((5, 1024, 64))),
+        ((1024, 1024, 64), {"x": 2, "y": 4}, ("x", "y"), ChunkGrid((64, 256, 64))),
+        ((7, 2**24), {}, (), ChunkGrid((1, 2**20))),
+        ((1,), {}, (), ChunkGrid((1,))),
     ],
 )
-def test_chunks_are_even_parts_of_at_most_8_mib(shape: Any, sizes: Any, spec: Any, grid: Grid) -> None:
+def test_chunks_are_even_parts_of_at_most_8_mib(shape: Any, sizes: Any, spec: Any, grid: ChunkGrid) -> None:
     """Catches chunks too large to read a slice from, needlessly small, or that do not divide the block."""
     assert grid_of(from_spec(shape, sizes, spec), 8) == grid
 
@@ -95,24 +95,24 @@ def test_shards_divide_the_block_as_well() -> None:
     """Catches a shard that reaches over a block's end, where its chunks do not: five chunks make no even shards."""
     small: dict[str, Any] = {"CHUNK_BYTES": 2, "SHARD_BYTES": 7, "MANY_FILES": 1, "LEAST_BYTES": 1}
     with mock.patch.multiple(module, **small):
-        assert grid_of(from_spec((20,), {"x": 2}, ("x",)), 1) == Grid((2,))
-        assert grid_of(from_spec((24,), {"x": 2}, ("x",)), 1) == Grid((2,), (6,))
+        assert grid_of(from_spec((20,), {"x": 2}, ("x",)), 1) == ChunkGrid((2,))
+        assert grid_of(from_spec((24,), {"x": 2}, ("x",)), 1) == ChunkGrid((2,), (6,))
 
 
 def test_pieces_have_several_chunks() -> None:
     """Catches chunks as wide as the written parts, which the inverse would read in parts."""
-    assert grid_of_tiles(from_spec((64, 64, 64), {"x": 8}, ("x",)), 8, 2**24) == Grid((2, 64, 64))
-    assert grid_of_tiles(from_spec((1024, 512, 256), {"x": 8}, ("x",)), 8, 2**24) == Grid((8, 512, 256))
+    assert grid_of_tiles(from_spec((64, 64, 64), {"x": 8}, ("x",)), 8, 2**24) == ChunkGrid((2, 64, 64))
+    assert grid_of_tiles(from_spec((1024, 512, 256), {"x": 8}, ("x",)), 8, 2**24) == ChunkGrid((8, 512, 256))
 
 
 def test_starts_without_a_divisor() -> None:
     """Catches thousands of tiny files, and several processes that would write to one file."""
     layout = Layout((4 * 10**6,), ((Cut("x", 2, 2_000_003),),))
-    assert grid_of(layout, 8) == Grid((1_000_002,))
+    assert grid_of(layout, 8) == ChunkGrid((1_000_002,))
     with pytest.raises(ValueError, match=r"chunks of shape \(1,\).*: give order 'natural', .* or a \.npy file"):
         grid_of(layout, 8, processes=2)
     few = Layout((10,), ((Cut("x", 2, 5), Cut("y", 2, 3)),))
-    assert grid_of(few, 8, processes=2) == Grid((1,))
+    assert grid_of(few, 8, processes=2) == ChunkGrid((1,))
 
 
 @given(

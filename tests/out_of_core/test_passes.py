@@ -16,8 +16,8 @@ from jax.sharding import AbstractMesh
 import meshfft as mf
 from meshfft.layout.layout import Cut, Layout
 from meshfft.operators.transform import KINDS, becomes
-from meshfft.out_of_core.partition import alike, cut, partitions, runs
-from meshfft.out_of_core.tiles import Pass, Passes, buffer_bytes, covered, held_bytes, transfer_bytes
+from meshfft.out_of_core.passes import alike, cut, partitions
+from meshfft.out_of_core.tiles import Pass, Passes, buffer_bytes, covered, held_bytes, runs, transfer_bytes
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17)
 MESHES = (None, AbstractMesh((1,), ("x",)), AbstractMesh((4,), ("x",)), AbstractMesh((2, 3), ("x", "y")))

@@ -14,14 +14,14 @@ import typer
 from ..extras import EXTRAS, install, installed, version_of, versions_of
 from ..kept import cache as keep_in
 from ..kept import own_folder
+from ..layout.memory import available_bytes
 from ..machine.chip import Figure, chip_for
 from . import flags
 from .cluster import PACKAGES
-from .devices import available_bytes
-from .nufft import nufft, reconstruct
 from .output import ended, guarded, occupy, print_json, say, warn
-from .plan import plan
-from .profile import profile
+from .plan import plan, profile
+from .reconstruct import reconstruct
+from .scattered import nufft
 from .transform import transform
 
 OFF = "off"
@@ -96,7 +96,7 @@ def keep_programs(wanted: str | None) -> None:
 
 
 @guarded
-def info(as_json: flags.Json = False) -> None:
+def info(as_json: flags.JsonFlag = False) -> None:
     """Show versions, devices, free memory, installed extras, and the rates by which plans are priced here."""
     devices = jax.devices()
     kinds, free = Counter(device.device_kind for device in devices), available_bytes()

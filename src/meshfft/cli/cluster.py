@@ -1,13 +1,17 @@
-"""The processes of one run: how they find each other, agree, and end together.
+"""The processes and devices of one run: how processes find each other, agree, and end together.
 
 Only JAX's coordination service, in process 0, listens on the network. It notices a lost process within HEARTBEAT
 seconds, writes its number to stderr, and aborts the rest (SIGABRT, exit code 134 in shells). A process whose collective
 fails earlier reports it and waits to learn which process was lost.
+
+A mesh has the machine's accelerators if there are enough, else CPU devices that share its cores.
 """
 
+import math
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -17,13 +21,13 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, TypeVar
 
 import jax
+from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from ..atomic import unfinished
+from ..collectives.processes import PeerError, check_alike, exchange, together
 from ..extras import versions_of
 from ..io import check_disjoint, check_output
-from ..io.processes import PeerError, check_alike, together
-from ..io.writing import KINDS
-from .devices import check_virtual
+from ..layout.memory import available_bytes, device_bytes
 from .flags import Files, check_count
 from .output import REFUSALS, Lost, describe, ended, warn
 
@@ -37,7 +41,10 @@ JOIN_SECONDS = 120
 HEARTBEAT = 12  # seconds of silence after which JAX considers a process lost
 PATIENCE = 20.0  # seconds for JAX to report the lost process after a failed collective
 FAREWELL = 5.0  # seconds that a process waits after a refusal, so that all can refuse
+MOST_VIRTUAL = 256  # CPU devices that share the cores of one process: with many more, a collective takes minutes
 FINISH_SECONDS = 3600  # that finished processes wait for process 0 to draw and print
+# For the TPU compiler when it loads: ask no metadata server, start no TPU, share the lock file.
+ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
 class Cluster(NamedTuple):
@@ -88,7 +95,7 @@ def everywhere(work: Callable[[], T]) -> T:
     return together(work) if jax.distributed.is_initialized() else work()
 
 
-def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Sequence[str] = KINDS) -> None:
+def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Sequence[str] = ()) -> None:
     """Refuses an output that could not be written; the first process notes what killed runs left beside it."""
     check_output(target, overwrite, 0, kinds)
     for path in inputs:
@@ -190,3 +197,82 @@ def _fail(error: BaseException) -> NoReturn:
         waiting.start()
         waiting.join(FAREWELL)
     os._exit(code)
+
+
+def start_mesh(sizes: dict[str, int]) -> Mesh:
+    """A mesh of running devices, as many of each process; call it before any other use of JAX."""
+    count = math.prod(sizes.values())
+    devices, processes = running_devices(count, "--mesh"), jax.process_count()
+    there = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)
+    if len(devices) < count:
+        raise ValueError(f"the mesh has {count} devices and {there}: give a smaller --mesh")
+    if count % processes != 0:
+        raise ValueError(f"the mesh has {count} devices and {there}: give a multiple of {processes}")
+    share = count // processes
+    if processes > 1:
+        devices = [device for process in range(processes) for device in jax.local_devices(process)[:share]]
+        if len(devices) < count:
+            raise ValueError(f"the mesh has {share} devices a process and some have fewer: make it smaller")
+    return _mesh(sizes, devices)
+
+
+def _mesh(sizes: dict[str, int], devices: Sequence[jax.Device]) -> Mesh:
+    axes = (AxisType.Auto,) * len(sizes)
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), axes, devices=devices[: math.prod(sizes.values())])
+
+
+def running_devices(count: int, flag: str) -> list[jax.Device]:
+    """The machine's devices, or its CPU devices if those are too few: `count` of them if JAX starts with this."""
+    try:
+        jax.config.update("jax_num_cpu_devices", min(count, MOST_VIRTUAL))
+    except RuntimeError:  # JAX has started: take the devices it has
+        pass
+    else:
+        check_virtual(count, flag)
+    devices = jax.devices()
+    return devices if len(devices) >= count or jax.process_count() > 1 else jax.devices("cpu")
+
+
+def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
+    return AbstractMesh(tuple(sizes.values()), tuple(sizes))
+
+
+def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
+    """The mesh that would run here, for planning; of CPU devices that are not started if there are too few devices."""
+    if math.prod(sizes.values()) <= len(jax.devices()):
+        return _mesh(sizes, jax.devices())
+    kind = jax.make_mesh((1,), ("x",), devices=jax.devices("cpu")[:1]).abstract_mesh.abstract_device
+    described: AbstractMesh = describe_mesh(sizes).update(abstract_device=kind)
+    return described
+
+
+def check_virtual(count: int, flag: str) -> None:
+    if count > MOST_VIRTUAL:
+        text = f"{flag} asks for {count} devices of one process, which can have {MOST_VIRTUAL} virtual ones at most"
+        raise ValueError(f"{text}: give fewer, or plan for a described machine with meshfft plan")
+
+
+def check_run(peak_bytes: int, devices: Sequence[jax.Device]) -> None:
+    """Refuses in all processes what does not fit in the memory of one: bytes of each of its devices."""
+    hosts = [*exchange(socket.gethostname()).values()]
+    together(lambda: check_memory(peak_bytes, devices, hosts.count(socket.gethostname())))
+
+
+def check_memory(peak_bytes: int, devices: Sequence[jax.Device], processes: int = 1) -> None:
+    """Refuses what does not fit: bytes of each device, in each of the processes that share this machine."""
+    kind, count = devices[0].platform, len(devices) * processes
+    if kind == "cpu":  # all devices share the host's memory
+        need, free, remedy = peak_bytes * count, available_bytes(), "a machine with more memory"
+    else:
+        need, free, remedy = peak_bytes, device_bytes(devices[0]), "a mesh of more devices"
+    if need > free:
+        shares = f"{peak_bytes / 1e9:.3g} GB on each of {count} {kind} devices"
+        sizes = f"{need / 1e9:.3g} GB at its peak ({shares}) and {free / 1e9:.3g} GB are free"
+        raise MemoryError(f"the transform takes {sizes}: use --precision float32 or {remedy}")
+
+
+def use_tpu_compiler() -> None:
+    """Lets the TPU compiler load without a TPU; call it before JAX starts."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    jax.config.update("jax_enable_compilation_cache", False)  # without its devices nothing can be read back

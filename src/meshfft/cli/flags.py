@@ -7,7 +7,7 @@ command: `with_flags` makes each field a flag.
 import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -15,7 +15,8 @@ import jax
 import typer
 
 from ..collectives.wire import WIRES
-from ..layout.layout import Spec as ArraySpec
+from ..io.source import FORMATS, results
+from ..layout.layout import Spec
 from ..numerics.dtypes import PRECISIONS, is_wide
 from ..operators.transform import KINDS, NORMS
 from ..steps.problem import ENGINE_OPTIONS, RINGS
@@ -44,6 +45,11 @@ ERROR = r"(?=\.?[0-9])[0-9]{0,19}(\.[0-9]{0,19})?([eE][+-]?[0-9]{1,3})?"
 Keywords = dict[str, Any]
 
 
+def alternatives(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}"
+
+
 def option(metavar: str, text: str) -> Any:
     return typer.Option(metavar=metavar, help=text)
 
@@ -52,19 +58,23 @@ def switch(name: str, text: str) -> Any:
     return typer.Option(name, help=text)
 
 
-Mesh = Annotated[str | None, option("P,P,...", "Devices along mesh axes x, y, z, w: 2,2,2.")]
-Spec = Annotated[str | None, option("A,A,...", "Mesh axes that cut each dimension: x,y,z; x+y for two, - for none.")]
-Axes = Annotated[str | None, option("D,D,...", "Dimensions to transform: 0,1,2. By default all.")]
-Method = Annotated[str | None, option("NAME", f"{', '.join(METHODS)}.")]
-Order = Annotated[str | None, option("NAME", "natural: laid out as the input; any: the cheapest way.")]
-Norm = Annotated[str | None, option("NAME", f"{', '.join(NORMS)}: as in NumPy.")]
-Kind = Annotated[str | None, option("NAME", "fft, rfft for real arrays, hfft, dct-1 to dct-4, dst-1 to dst-4.")]
-Precision = Annotated[str | None, option("NAME", f"{', '.join(PRECISIONS)}, or an error to stay within: 1e-10.")]
-Ring = Annotated[str, option("NAME", f"Which way blocks travel: {', '.join(RINGS)}.")]
-Wire = Annotated[str | None, option("NAME", f"What devices send: {', '.join(WIRES)}.")]
-Points = Annotated[Path | None, option("FILE", "Where to sample: .npz, an array for each axis.")]
-PointsUnit = Annotated[str | None, option("NAME", "Unit of real points: turns, radians or z.")]
-Json = Annotated[bool, switch("--json", "Print one JSON object instead.")]
+MeshFlag = Annotated[str | None, option("P,P,...", "Devices along mesh axes x, y, z, w: 2,2,2.")]
+SpecFlag = Annotated[
+    str | None, option("A,A,...", "Mesh axes that cut each dimension: x,y,z; x+y for two, - for none.")
+]
+AxesFlag = Annotated[str | None, option("D,D,...", "Dimensions to transform: 0,1,2. By default all.")]
+MethodFlag = Annotated[str | None, option("NAME", f"{', '.join(METHODS)}.")]
+OrderFlag = Annotated[str | None, option("NAME", "natural: laid out as the input; any: the cheapest way.")]
+NormFlag = Annotated[str | None, option("NAME", f"{', '.join(NORMS)}: as in NumPy.")]
+KindFlag = Annotated[str | None, option("NAME", "fft, rfft for real arrays, hfft, dct-1 to dct-4, dst-1 to dst-4.")]
+PrecisionFlag = Annotated[str | None, option("NAME", f"{', '.join(PRECISIONS)}, or an error to stay within: 1e-10.")]
+RingFlag = Annotated[str, option("NAME", f"Which way blocks travel: {', '.join(RINGS)}.")]
+WireFlag = Annotated[str | None, option("NAME", f"What devices send: {', '.join(WIRES)}.")]
+PointsFlag = Annotated[Path | None, option("FILE", "Where to sample: .npz, an array for each axis.")]
+PointsUnitFlag = Annotated[str | None, option("NAME", "Unit of real points: turns, radians or z.")]
+Input = Annotated[Path, typer.Argument(metavar="IN", help=f"{alternatives(FORMATS)}.")]
+Output = Annotated[Path, typer.Argument(metavar="OUT", help=f"{alternatives(results())}.")]
+JsonFlag = Annotated[bool, switch("--json", "Print one JSON object instead.")]
 
 
 class Files(NamedTuple):
@@ -76,7 +86,7 @@ class Files(NamedTuple):
     coordinator: Annotated[str | None, option("HOST:PORT", "Process 0 of several, by hand.")] = None
     processes: Annotated[int | None, option("N", "How many processes there are.")] = None
     process_id: Annotated[int | None, option("I", "Which this is: 0 to N-1.")] = None
-    as_json: Json = False
+    as_json: JsonFlag = False
     log_json: Annotated[bool, switch("--log-json", "Log every part to stderr, as JSON lines.")] = False
     quiet: Annotated[bool, switch("--quiet", "Print no plan, progress or table; refusals still.")] = False
 
@@ -85,19 +95,19 @@ class Files(NamedTuple):
         return Reporter(self.as_json, self.log_json, self.quiet)
 
 
-class Options(NamedTuple):
-    spec: Spec = None
-    axes: Axes = None
-    method: Method = "auto"
-    order: Order = "natural"
-    norm: Norm = "backward"
+class PlanFlags(NamedTuple):
+    spec: SpecFlag = None
+    axes: AxesFlag = None
+    method: MethodFlag = "auto"
+    order: OrderFlag = "natural"
+    norm: NormFlag = "backward"
     dtype: Annotated[str | None, option("NAME", f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")] = (
         None
     )
-    kind: Kind = "fft"
-    precision: Precision = "default"
+    kind: KindFlag = "fft"
+    precision: PrecisionFlag = "default"
     engine: Annotated[str, option("NAME", "Of local FFTs: auto, or xla for XLA's alone.")] = "auto"
-    wire: Wire = "exact"
+    wire: WireFlag = "exact"
     inverse: Annotated[bool, switch("--inverse", "The inverse transform.")] = False
 
     def read(self, **more: str | None) -> Keywords:
@@ -175,7 +185,7 @@ def read_axes(text: str | None) -> tuple[int, ...] | None:
     return tuple(map(int, words))
 
 
-def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> ArraySpec:
+def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> Spec:
     """The mesh axes that cut each dimension; by default axis i cuts dimension i."""
     if text is None and len(mesh) > ndim:
         sizes, several = ",".join(map(str, mesh.values())), "+".join(mesh)

@@ -1,11 +1,16 @@
-"""`meshfft plan`: steps, seconds, memory and traffic of a transform on a mesh, without its devices."""
+"""`meshfft plan`: steps, seconds, memory and traffic of a transform on a mesh, without its devices.
+
+`meshfft profile`: the time of each step by kind of work, measured on the devices here.
+"""
 
 import contextlib
 import functools
+import json
 import math
-import os
+import tempfile
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -14,25 +19,29 @@ from jax.sharding import Mesh
 
 import meshfft
 
+from ..atomic import replacing
+from ..extras import versions_of
 from ..inspect.aot import compile_plan, compile_seconds, mesh_for, report, timeline
+from ..inspect.hlo import KINDS
+from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
 from ..layout.layout import axis_sizes
+from ..layout.memory import device_bytes
 from ..numerics.units import plain
 from ..out_of_core.tiles import Passes
 from ..plans.plan import Plan
 from ..plans.planning import ranked
 from ..plans.table import WIDTH, memory_words
+from ..spectral.picture import check_picture
 from ..walks.search import METHODS
 from . import flags
-from .devices import describe_mesh, device_bytes, mesh_here
-from .output import guarded, print_columns, print_json, say, waiting
-from .request import check_alone, read_sampling, sampled_options
+from .cluster import check_memory, describe_mesh, mesh_here, start_mesh, use_tpu_compiler
+from .output import bar, guarded, print_columns, print_json, say, waiting
+from .request import SamplingFlags, check_alone, read_sampling, sampled_options
 
 _rounded = functools.partial(plain, digits=3)
 OTHERS = 4
 USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact"}  # flags without effect on passes
 KEPT = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
-# For the TPU compiler when it loads: ask no metadata server, start no TPU, share the lock file.
-ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
 @guarded
@@ -42,13 +51,13 @@ def plan(
     *,
     mesh: Annotated[str | None, flags.option("P,P,...", "Devices along mesh axes; may be left to --topology.")] = None,
     topology: Annotated[str | None, flags.option("NAME", "A machine: v3:32x32, v5p:8x8x16, h100:8.")] = None,
-    how: flags.Options,
-    ring: flags.Ring = "auto",
-    points: flags.Points = None,
-    points_unit: flags.PointsUnit = None,
+    how: flags.PlanFlags,
+    ring: flags.RingFlag = "auto",
+    points: flags.PointsFlag = None,
+    points_unit: flags.PointsUnitFlag = None,
     memory: Annotated[str | None, flags.option("SIZE", "In passes over the disk: 8GB a process.")] = None,
     compiling: Annotated[bool, flags.switch("--compile", "Compile it too, for --topology.")] = False,
-    as_json: flags.Json = False,
+    as_json: flags.JsonFlag = False,
 ) -> None:
     """Show the steps, memory and traffic of a transform.
 
@@ -67,7 +76,7 @@ def plan(
         found = _passes(lengths, memory, mesh, options, useless)
         print_json(found.to_dict()) if as_json else say(str(found))
         return
-    if (sampling := read_sampling(points, points_unit)) is not None:
+    if (sampling := read_sampling(SamplingFlags(points, points_unit))) is not None:
         check_alone(sampling, inverse=options["inverse"], kind=options["kind"])
         options |= sampled_options(sampling, lengths, options["axes"])
         options.pop("shape")
@@ -91,13 +100,6 @@ def plan(
         _print_others(best, others[:OTHERS])
     if made:
         _print_compiled(best, made)
-
-
-def use_tpu_compiler() -> None:
-    """Lets the TPU compiler load without a TPU; call it before JAX starts."""
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    jax.config.update("jax_enable_compilation_cache", False)  # without its devices nothing can be read back
 
 
 def _passes(
@@ -166,7 +168,7 @@ def _why(best: Plan, other: Plan) -> str:
 
 
 def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
-    chip, rows = plan.machine.chip, []
+    chip, rows = plan.machine.chip, list[list[str]]()
     clock = chip.clock.value if chip.clock else math.nan
     for j, (step, layout) in enumerate(plan.walk.pairs):
         model = plan.machine.seconds(step.work(layout, plan.dtype.itemsize, chip))
@@ -175,11 +177,11 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
         rows.append([f"{j + 1}. cost model", *map(_rounded, model[:3]), _rounded(model.links)])
         waited = sum(one["waited_seconds"] for one in made["collectives"] if (one["step"] or 0) == j)
         rows.append(["   compiler", *map(_rounded, [*units, waited])])
-    sentence = (
-        f"Modelled seconds of each step on {chip.name}: by the cost model; and by the compiler's cycles, with the"
-    )
     say()
-    _say_filled(f"{sentence} waits for links that its schedule leaves.")
+    _say_filled(
+        f"Modelled seconds of each step on {chip.name}: by the cost model; and by the compiler's cycles, with the "
+        "waits for links that its schedule leaves."
+    )
     print_columns(["step", "products", "vector", "memory", "links"], rows)
     spent, kernels = made["seconds_modelled"], made["kernels"]
     hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])
@@ -201,3 +203,98 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
 
 def _say_filled(text: str) -> None:
     say(textwrap.fill(text, WIDTH))
+
+
+@guarded
+@flags.with_flags
+def profile(
+    shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
+    mesh: Annotated[str, flags.option("P,P,...", "Devices along mesh axes x, y, z, w: 2,2,2.")],
+    how: flags.PlanFlags,
+    runs: Annotated[int, flags.option("N", "How often it runs.")] = 5,
+    trace: Annotated[Path | None, flags.option("DIR", "Keep the trace here, for Perfetto.")] = None,
+    figure: Annotated[Path | None, flags.option("FILE", "Draw it: .png, .pdf, .svg.")] = None,
+    rows: Annotated[Path | None, flags.option("FILE", "Write the rows here, as JSON lines.")] = None,
+    as_json: flags.JsonFlag = False,
+) -> None:
+    """Show where the time goes: products, FFTs, permutes, all-to-alls, copies and idling of every step.
+
+    Runs on the machine's accelerators where there are enough of them, else on
+    CPU devices that share its cores. An existing figure or file of rows is
+    replaced.
+    """
+    options = how.read()
+    lengths, sizes = flags.read_sizes(shape, "the shape", "256,256,256"), flags.read_mesh(mesh)
+    spec = flags.read_spec(how.spec, sizes, len(lengths))
+    _check(runs, trace, figure, rows)
+    laid = start_mesh(sizes)
+    plan = meshfft.plan(lengths, mesh=laid, spec=spec, **options)
+    check_memory(plan.peak_bytes, laid.local_devices)
+    with tempfile.TemporaryDirectory() as scratch, bar(runs, in_bytes=False) as progress:
+        progress.begin("run")
+        found = profiled(plan, laid, runs, trace or Path(scratch), lambda: progress.advance(1))
+    record, files = {**_facts(plan, laid), **found.to_dict()}, {"trace": trace, "figure": figure, "rows": rows}
+    _write(found, record, figure, rows)
+    if as_json:
+        print_json({**record, **{name: path and str(path) for name, path in files.items()}})
+        return
+    say(f"{plan}\n")
+    _print_breakdown(found, record["how"])
+    for path in filter(None, files.values()):
+        say(f"Wrote {path}{', to open at https://ui.perfetto.dev' * (path is trace)}.")
+
+
+def _check(runs: int, trace: Path | None, figure: Path | None, rows: Path | None) -> None:
+    flags.check_count(runs, "--runs", "runs")
+    check_profiler(jax.config.values["jax_platforms"])
+    folder = trace if trace is None or trace.exists() else trace.resolve().parent
+    if folder is not None and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is not a folder: make it first, or name another")
+    if figure is not None:
+        check_picture(figure, overwrite=True)
+    flags.check_rows(rows)
+
+
+def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:
+    facts = plan.to_dict()
+    return {
+        "transform": facts["kind"],
+        **{name: facts[name] for name in ("shape", "dtype", "mesh", "method", "order", "wire")},
+        "steps": [step.name(layout) for step, layout in plan.walk.pairs],
+        "device": mesh.devices.flat[0].device_kind,
+        "made_by": versions_of(("meshfft", "jax")),
+    }
+
+
+def _write(found: Breakdown, record: dict[str, Any], figure: Path | None, rows: Path | None) -> None:
+    if figure is not None:
+        shape, mesh = (" x ".join(map(str, sizes)) for sizes in (record["shape"], record["mesh"].values()))
+        what = f"{record['transform']} of {shape} {record['dtype']}, method {record['method']}, mesh {mesh}"
+        with replacing(figure, overwrite=True) as temporary:
+            figure_of(found, f"{what}, on {record['device']}").savefig(temporary, format=figure.suffix[1:])
+    if rows is not None:
+        shared = {"benchmark": "profile", **{name: value for name, value in record.items() if name != "parts"}}
+        with replacing(rows, overwrite=True) as temporary:
+            temporary.write_text("".join(json.dumps({**shared, **part}) + "\n" for part in record["parts"]))
+
+
+def _print_breakdown(found: Breakdown, how: str) -> None:
+    (unit, size), (steps, kinds), total = unit_for(found.wall), found.used, found.seconds.mean(0)
+    rows = [[found.steps[j], *_numbers([*total[j, kinds], total[j].sum()], size)] for j in steps]
+    shares = [f"{100 * part / found.wall:.1f}%" for part in total.sum(0)[kinds]]
+    sums = [["run", *_numbers([*total.sum(0)[kinds], total.sum()], size)], ["share", *shares, ""]]
+    if len(found.devices) > 1:
+        by_device = found.seconds.sum(1)[:, kinds]
+        sums += [["least of a device", *_numbers(by_device.min(0), size), ""]]
+        sums += [["most of a device", *_numbers(by_device.max(0), size), ""]]
+    heads = [unit, *(KINDS[k].replace("all-to-all", "all-to-\nall") for k in kinds), "total"]
+    print_columns(heads, rows, sums)
+    span = f", of {min(found.walls) / size:.1f} to {max(found.walls) / size:.1f} {unit}" * (len(found.walls) > 1)
+    _say_filled(f"Measured: {how}{span}, on {len(found.devices)} devices.")
+    for kind, seconds in found.hidden.items():
+        if seconds > 0.01 * found.wall:  # less is not worth a line
+            say(f"Beside these, {seconds / size:.1f} {unit} of {kind} are hidden under other work.")
+
+
+def _numbers(seconds: Iterable[float], size: float) -> list[str]:
+    return [f"{one / size:.1f}" if one else "-" for one in seconds]

@@ -12,8 +12,7 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -24,9 +23,19 @@ from ..layout.memory import check_held
 from ..operators.points import Points
 from ..operators.transform import dims_of
 from ..out_of_core import recorded_devices
-from .cluster import deciding
-from .devices import MOST_VIRTUAL
-from .flags import Files, Keywords, check_choice, read_mesh, read_sizes, read_spec
+from .cluster import MOST_VIRTUAL, deciding
+from .flags import (
+    Files,
+    Keywords,
+    PointsFlag,
+    PointsUnitFlag,
+    check_choice,
+    option,
+    read_mesh,
+    read_sizes,
+    read_spec,
+    switch,
+)
 
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # options that the inverse takes from the file
 FREE = ("source", "target", "files", "given", "sampling")  # compared otherwise, or without effect on the result
@@ -57,18 +66,22 @@ class Sampling(NamedTuple):
         return {"points": self.digest, "solve": self.solve, "unknowns": self.unknowns, **self.weights}
 
 
-def read_sampling(
-    path: Path | None,
-    unit: str | None,
-    solve: bool = False,
-    unknowns: str | None = None,
-    weights: Mapping[str, float | None] = MappingProxyType({}),
-) -> Sampling | None:
+class SamplingFlags(NamedTuple):
+    points: PointsFlag = None
+    points_unit: PointsUnitFlag = None
+    solve: Annotated[bool, switch("--solve", "Find the array whose samples are IN.")] = False
+    unknowns: Annotated[str | None, option("N,N,...", "Its sizes, if not those of IN.")] = None
+    tikhonov: Annotated[float | None, option("X", "Keep it small by this weight: 1e-3.")] = None
+    truncation: Annotated[float | None, option("X", "Drop smaller singular values: 1e-3.")] = None
+
+
+def read_sampling(flags: SamplingFlags) -> Sampling | None:
     """The values of --points and the flags beside it; None without it."""
-    needs: list[tuple[str, object, str, bool]] = [("points-unit", unit, "points", path is not None)]
-    needs += [("solve", solve or None, "points", path is not None)]
-    needs += [(name, value, "solve", solve) for name, value in {"unknowns": unknowns, **weights}.items()]
-    for name, value, other, there in needs:
+    path, unit, solve, unknowns, *_ = flags
+    weights = {"tikhonov": flags.tikhonov, "truncation": flags.truncation}
+    named: Keywords = {"points-unit": unit, "solve": solve or None, "unknowns": unknowns, **weights}
+    for name, value in named.items():
+        other, there = ("points", path is not None) if name in ("points-unit", "solve") else ("solve", solve)
         if value is not None and not there:
             raise ValueError(f"--{name} goes with --{other}: give that too, or leave out --{name}")
     if path is None:
@@ -80,7 +93,7 @@ def read_sampling(
     points = tuple(_points(arrays[name], unit, f"{path}, {name}" if name else str(path)) for name in names)
     numbers = b"".join(f"{name} {arrays[name].dtype} {unit} ".encode() + arrays[name].tobytes() for name in names)
     sizes = None if unknowns is None else read_sizes(unknowns, "--unknowns", "64,64")
-    return Sampling(path, axes, points, hashlib.sha256(numbers).hexdigest()[:16], solve, sizes, dict(weights))
+    return Sampling(path, axes, points, hashlib.sha256(numbers).hexdigest()[:16], solve, sizes, weights)
 
 
 def check_alone(sampling: Sampling | None, **given: object) -> None:

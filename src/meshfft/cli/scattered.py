@@ -1,4 +1,4 @@
-"""Transforms at scattered points, file to file: the flags, points and body that `nufft` and `reconstruct` share.
+"""`meshfft nufft`: an image at scattered points, or the adjoint; and what `meshfft reconstruct` shares with it.
 
     turns          cycles per pixel            radians   per pixel
     field-of-view  cycles per field of view, from -N/2 to N/2 along a dimension of N pixels
@@ -7,10 +7,11 @@ Points have the shape (..., d), coordinate j for dimension j of the image. Their
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -21,27 +22,26 @@ from jax.sharding import Mesh
 import meshfft
 
 from ..extras import versions_of
-from ..io import Source, identity, open_array
+from ..io import Source, identity, open_array, write_array
 from ..io.record import PACKAGES
+from ..io.source import has_names, results
 from ..layout.memory import check_held
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered
 from ..nufft.problem import ORIGINS
 from ..operators.transform import NORMS
 from . import flags as read
-from .cluster import agree, check_files, deciding, everywhere, run_in
-from .devices import check_run, start_mesh
-from .output import Timing, waiting, warn
+from .cluster import agree, check_files, check_run, deciding, everywhere, run_in, start_mesh
+from .output import Timing, guarded, waiting, warn
 
 UNITS = ("turns", "radians", "field-of-view")
 PRECISIONS = ("float32", "float64")
-SEVERAL = (".h5", ".hdf5", ".nc", ".zarr")
 FREE = ("source", "target", "points", "files")  # do not affect the result, or are compared otherwise
 TURN, HALF = 1 + 1e-6, 0.5 + 1e-6
 KEY = "meshfft_scattered"
 
-Tol = Annotated[float, read.option("X", "Relative error: 1e-2 to 1e-6, of doubles to 1e-12.")]
-Origin = Annotated[str, read.option("NAME", "Pixels count from the corner or the centre (N // 2).")]
+TolFlag = Annotated[float, read.option("X", "Relative error: 1e-2 to 1e-6, of doubles to 1e-12.")]
+OriginFlag = Annotated[str, read.option("NAME", "Pixels count from the corner or the centre (N // 2).")]
 
 
 class AtPoints(NamedTuple):
@@ -76,14 +76,14 @@ class Asked(NamedTuple):
         return {"the command": kind, **deciding(self.target, self.files, values)}
 
 
-Opened = tuple[Asked, Source, Scattered]  # the flags, completed from the file; the data; the points
+OpenedData = tuple[Asked, Source, Scattered]  # the flags, completed from the file; the data; the points
 
 
 class Command(NamedTuple):
     kind: str
     outputs: Sequence[str]  # suffixes that OUT may have
     even: bool  # whether the mesh has to divide the images
-    opened: Callable[[Asked], contextlib.AbstractContextManager[Opened]]
+    opened: Callable[[Asked], contextlib.AbstractContextManager[OpenedData]]
     images: Callable[[Asked, Source, Scattered], tuple[int, ...]]  # the shape of the plan's images
     work: Callable[[Asked, Source, ScatteredPlan, Mesh], None]  # reads the data, runs the plan, writes and reports
 
@@ -157,7 +157,7 @@ def check_unit_name(unit: str | None) -> None:
 
 def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
     """Which array of a file to read: the given one, else one of the usual name, else the only one."""
-    if given is None and path.suffix in SEVERAL:
+    if given is None and has_names(path):
         with contextlib.suppress(ValueError), open_array(path, usual):
             return usual
     return given
@@ -184,17 +184,14 @@ def points_at(asked: Asked, coords: np.ndarray, path: Path, image: tuple[int, ..
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its warning about turns is an error below
-            points = _of_unit(coords, asked.points_unit, sizes)
+            if asked.points_unit == "field-of-view":
+                points = Scattered.field_of_view(coords, sizes)
+            else:
+                points = (Scattered.turns if asked.points_unit == "turns" else Scattered.radians)(coords)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
     _check_unit(path, asked.points_unit, points, coords)
     return points
-
-
-def _of_unit(coords: np.ndarray, unit: str | None, sizes: tuple[int, ...]) -> Scattered:
-    if unit == "field-of-view":
-        return Scattered.field_of_view(coords, sizes)
-    return Scattered.turns(coords) if unit == "turns" else Scattered.radians(coords)
 
 
 def _check_unit(path: Path, unit: str | None, points: Scattered, coords: np.ndarray) -> None:
@@ -232,3 +229,66 @@ def finish(asked: Asked, facts: read.Keywords, timings: Sequence[Timing], wrote:
 
 def words(array: jax.Array | meshfft.PaddedArray) -> str:
     return f"{array.dtype} {' x '.join(map(str, array.shape))}"
+
+
+@guarded
+@read.with_flags
+def nufft(
+    source: read.Input,
+    target: read.Output,
+    *,
+    at: AtPoints,
+    adjoint: Annotated[bool, read.switch("--adjoint", "Type 1: IN holds values, OUT an image.")] = False,
+    tol: TolFlag = 1e-6,
+    origin: OriginFlag = "corner",
+    norm: read.NormFlag = None,
+    files: read.Files,
+) -> None:
+    """Sample the spectrum of an image at scattered points, or add such samples up.
+
+    Type 2: c_j = sum_n x_n exp(-2 pi i k_j.n), over the last dimensions of IN,
+    one for each coordinate of the points; others are a batch. With --adjoint
+    type 1: x_n = sum_j c_j exp(2 pi i k_j.n), of values (..., points) to images
+    of --shape: no inverse, for which see meshfft reconstruct.
+    """
+
+    def asked() -> Asked:
+        found = asked_for(source, target, files, at, tol=tol, origin=origin, norm=norm, adjoint=adjoint)
+        if adjoint != (at.shape is not None):
+            remedy = "give --shape N,N,..., the pixels of OUT" if adjoint else "leave it out, or add --adjoint"
+            raise ValueError(f"--shape goes with --adjoint: {remedy}")
+        return found
+
+    run_command(files, asked, Command("nufft", results(), False, _opened, _images, _transform))
+
+
+@contextlib.contextmanager
+def _opened(asked: Asked) -> Iterator[OpenedData]:
+    with open_array(asked.source, asked.files.dataset) as array:
+        yield asked, array, everywhere(lambda: read_points(asked, None if asked.more["adjoint"] else array.shape))
+
+
+def _images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
+    """Shape of the images to sample or to compute; dimensions before the points are a batch."""
+    if not asked.more["adjoint"]:
+        return array.shape
+    rest = array.ndim - len(points.shape)
+    if rest < 0 or array.shape[rest:] != points.shape:
+        both = f"{asked.source} has shape {array.shape} and the points {points.shape}"
+        raise ValueError(f"{both}: give one value for each point, with batch dimensions before them")
+    return (*array.shape[:rest], *(asked.shape or ()))
+
+
+def _transform(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> None:
+    adjoint, layouts, dtype = asked.more["adjoint"], (plan.in_layout, plan.out_layout), plan.dtype
+    made = record(asked, plan, "nufft_adjoint" if adjoint else "nufft")
+    blocks = sum(math.prod(layout.block) for layout in layouts) * dtype.itemsize * len(mesh.local_devices)
+    with asked.files.reporter.progress(blocks) as progress:
+        progress.begin("read")
+        values = dataclasses.replace(progress.counting(array), dtype=dtype)
+        x = jax.block_until_ready(meshfft.shard(values, mesh, layouts[adjoint].spec))
+        progress.begin("transform")
+        y = jax.block_until_ready(plan.adjoint(x) if adjoint else plan(x))
+        progress.begin("write")
+        write_array(asked.target, y, overwrite=asked.files.overwrite, report=progress.advance, about={KEY: made})
+    finish(asked, {**plan.to_dict(), **made}, progress.timings, words(y))

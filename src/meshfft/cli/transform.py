@@ -14,15 +14,15 @@ from typing import Annotated, NamedTuple
 
 import jax
 import numpy as np
-import typer
 from jax.sharding import Mesh
 
 import meshfft
 
+from ..collectives.processes import together
 from ..io import Record, Source, check_disjoint, identity, labelled, open_array, record_of, write_array
-from ..io.processes import together
-from ..io.writing import check_names, check_room
+from ..io.writing import check_room, header_of
 from ..layout.layout import Layout
+from ..layout.memory import device_bytes, give_back_memory, peak_resident
 from ..layout.padded_array import stored_of
 from ..numerics.dtypes import is_wide
 from ..numerics.units import quantity
@@ -32,10 +32,9 @@ from ..plans.inverse_solve import Solution
 from ..plans.plan import Plan
 from ..spectral.picture import central_planes, check_picture, save_spectrum
 from . import flags as read
-from .cluster import agree, check_files, everywhere, run_in
-from .devices import check_run, device_bytes, give_back_memory, peak_resident, start_mesh
+from .cluster import agree, check_files, check_run, everywhere, run_in, start_mesh
 from .output import Progress, Timing, guarded, warn
-from .request import Flags, check_alone, read_sampling
+from .request import Flags, SamplingFlags, check_alone, read_sampling
 
 Stored = jax.Array | meshfft.PaddedArray
 Made = tuple[Mapping[str, object], list[Timing]]  # facts for JSON, and the seconds of every part
@@ -65,25 +64,20 @@ class Prepared(NamedTuple):
 @guarded
 @read.with_flags
 def transform(
-    source: Annotated[Path, typer.Argument(metavar="IN", help=".npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help=".zarr, .h5, .hdf5, .nc or .npy.")],
+    source: read.Input,
+    target: read.Output,
     *,
-    mesh: read.Mesh = None,
-    spec: read.Spec = None,
-    axes: read.Axes = None,
-    method: read.Method = None,
+    mesh: read.MeshFlag = None,
+    spec: read.SpecFlag = None,
+    axes: read.AxesFlag = None,
+    method: read.MethodFlag = None,
     inverse: Annotated[bool, read.switch("--inverse", "Transform back, by the record in IN.")] = False,
-    order: read.Order = None,
-    norm: read.Norm = None,
-    kind: read.Kind = None,
-    precision: read.Precision = None,
-    wire: read.Wire = None,
-    points: read.Points = None,
-    points_unit: read.PointsUnit = None,
-    solve: Annotated[bool, read.switch("--solve", "Find the array whose samples are IN.")] = False,
-    unknowns: Annotated[str | None, read.option("N,N,...", "Its sizes, if not those of IN.")] = None,
-    tikhonov: Annotated[float | None, read.option("X", "Keep it small by this weight: 1e-3.")] = None,
-    truncation: Annotated[float | None, read.option("X", "Drop smaller singular values: 1e-3.")] = None,
+    order: read.OrderFlag = None,
+    norm: read.NormFlag = None,
+    kind: read.KindFlag = None,
+    precision: read.PrecisionFlag = None,
+    wire: read.WireFlag = None,
+    sampled: SamplingFlags,
     plot: Annotated[Path | None, read.option("PNG", "Draw the spectrum: .png, .pdf, .svg.")] = None,
     memory: Annotated[str | None, read.option("SIZE", "Per process: 8GB; more goes in passes.")] = None,
     resume: Annotated[bool, read.switch("--resume", "Resume an unfinished run in passes.")] = False,
@@ -103,8 +97,7 @@ def transform(
             raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
         if plot is not None and kind not in (None, "fft"):
             raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
-        weights = {"tikhonov": tikhonov, "truncation": truncation}
-        sampling = read_sampling(points, points_unit, solve, unknowns, weights)
+        sampling = read_sampling(sampled)
         check_alone(sampling, inverse=inverse, kind=kind, plot=plot, memory=memory, resume=resume, order=order)
         budget = _memory(target, memory, resume)
         return Flags(source, target, files, mesh, spec, inverse, given, plot, budget, resume, sampling)
@@ -161,8 +154,11 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
         raise ValueError(f"{flags.source} holds {array.dtype}, and {takes}: use --kind fft")
     record = None  # frequencies at points have no spacing
     if flags.sampling is None:
-        record = check_names(labelled(record_of(plan, array.units, array.spacing), array.labels), flags.target)
-    return Prepared(flags, options, array, plan, mesh, record)
+        record = labelled(record_of(plan, array.units, array.spacing), array.labels)
+    job = Prepared(flags, options, array, plan, mesh, record)
+    layout, dtype = job.ends[1]
+    header_of(flags.target, layout.shape, dtype, record)
+    return job
 
 
 def _needed_bytes(job: Prepared) -> int:

@@ -1,16 +1,12 @@
-"""Sharded array files, read by slices and written shard by shard. Importing the module of a format registers it."""
+"""Sharded array files, read by slices and written shard by shard."""
 
-from . import flat as flat
-from . import hdf5_writer as hdf5_writer
-from . import nifti as nifti
-from . import zarr_writer as zarr_writer
 from .ismrmrd import read_scan as read_scan
 from .labels import labelled as labelled
-from .processes import identity as identity
 from .record import Record as Record
 from .record import inverse_options as inverse_options
 from .record import record_of as record_of
 from .source import Source as Source
+from .source import identity as identity
 from .source import open_array as open_array
 from .writing import check_disjoint as check_disjoint
 from .writing import check_output as check_output

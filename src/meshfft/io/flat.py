@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -21,17 +21,15 @@ from .refusals import check_numbers, unchanged
 from .source import FORMATS, Format, Header, Source, source_of
 
 READ_BYTES = 4096  # a page: the least that a disk reads, and cheap beside a request
-REST: Any = (...,)
 NumbersHeader = tuple[tuple[int, ...], bool, np.dtype, int]  # shape, whether in Fortran order, dtype, offset
 
 
-class Numbers(NamedTuple):
+class FileNumbers(NamedTuple):
     """An array in C order in an open file, starting at `offset`.
 
     A read covers, for one position of the dimensions before `dim`, the box from its first number to its last, gaps
     included. `dim` minimises  bytes of all reads + READ_BYTES a read:  long runs are read without gaps, and single
-    numbers
-    are not read one by one.
+    numbers are not read one by one.
     """
 
     file: int
@@ -49,7 +47,7 @@ class Numbers(NamedTuple):
         part = np.lib.stride_tricks.as_strided(buffer, sides[dim:], [size * stride for stride in self._strides[dim:]])
         plain = span == part.size and out.dtype == self.dtype
         for index, at in self._runs(box, dim):
-            run = out[index + REST]
+            run = out[(*index, ...)]
             direct = plain and run.flags.c_contiguous
             self._fill(run if direct else buffer, at)
             if not direct:
@@ -110,7 +108,7 @@ class FlatSink:
     def write(self, at: Box, block: np.ndarray) -> None:
         order = slice(None, None, -1 if self.fortran else 1)
         with opened(self.path, os.O_WRONLY) as file:
-            numbers = Numbers(file, self.offset, self.shape[order], self.dtype)
+            numbers = FileNumbers(file, self.offset, self.shape[order], self.dtype)
             for box in self.boxes(at, BOX_BYTES):
                 part = block[within(box, starts(at))]
                 numbers.write(box[order], part.T if self.fortran else part)
@@ -118,6 +116,9 @@ class FlatSink:
     def flush(self) -> None:
         synced(self.path)
         synced(self.path.parent)
+
+    def missing(self) -> str:
+        return ""  # it has had the size of all its numbers from the start
 
 
 def checked_sink(path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dtype, offset: int) -> FlatSink:
@@ -150,9 +151,8 @@ def npy_header(path: Path, file: IO[bytes]) -> NumbersHeader:
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"format {version}")
-    first = version == (1, 0)
-    header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = header(file)
+    first, later = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = (first if version == (1, 0) else later)(file)
     check_numbers(path, shape, dtype)
     return shape, fortran, dtype, file.tell()
 
@@ -167,7 +167,7 @@ def _open_npy(path: Path, _: str | None) -> Iterator[Source]:
             raise ValueError(f"{have} bytes of numbers for shape {shape}")
         order = slice(None, None, -1 if fortran else 1)  # in Fortran order the first dimension is the last on the disk
         stored = shape[order]
-        numbers = Numbers(file.fileno(), offset, stored, dtype)
+        numbers = FileNumbers(file.fileno(), offset, stored, dtype)
 
         def read(box: Box, out: np.ndarray) -> None:
             numbers.read(box[order], out.T if fortran else out)
@@ -178,11 +178,8 @@ def _open_npy(path: Path, _: str | None) -> Iterator[Source]:
 
 
 def _create_npy(path: Path, header: Header) -> FlatSink:
-    fields = {
-        "descr": np.lib.format.dtype_to_descr(header.dtype),
-        "fortran_order": False,
-        "shape": header.shape,
-    }
+    descr = np.lib.format.dtype_to_descr(header.dtype)
+    fields = {"descr": descr, "fortran_order": False, "shape": header.shape}
     with open(path, "xb") as file:
         np.lib.format.write_array_header_1_0(file, fields)
         return sink_behind(path, file, header.shape, header.dtype)
@@ -193,4 +190,4 @@ def _reopen_npy(path: Path) -> FlatSink:
         return checked_sink(path, *npy_header(path, file))
 
 
-FORMATS[".npy"] = Format(_open_npy, _create_npy, _reopen_npy, named=False)
+FORMATS[".npy"] = Format("NumPy", _open_npy, _create_npy, _reopen_npy, named=False)

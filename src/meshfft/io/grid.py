@@ -23,7 +23,7 @@ BOX_BYTES = 32 * 2**20  # of one read or write; as much again is in flight for e
 Box = tuple[slice, ...]
 
 
-class Grid(NamedTuple):
+class ChunkGrid(NamedTuple):
     chunk: tuple[int, ...]
     shard: tuple[int, ...] | None = None
 
@@ -39,7 +39,7 @@ class Side(NamedTuple):
     exact: bool = False
 
 
-def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> Grid:
+def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> ChunkGrid:
     """The grid of an array that several processes write in the blocks of a layout.
 
     No two blocks share a file, with one exception. If block starts have no large common divisor, the chunks of a single
@@ -58,14 +58,13 @@ def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> Grid:
     return _grid(shape, sides, itemsize, CHUNK_BYTES, SHARD_BYTES)
 
 
-def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> Grid:
+def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> ChunkGrid:
     """The grid of an array that is written one tile of this layout at a time, with little memory.
 
         bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
 
     A chunk has at most a quarter of a cut side of a tile, so that the way back can read tiles of about the same size.
-    It
-    divides the dimension, because padding is written too.
+    It divides the dimension, because padding is written too.
     """
     shape, file = layout.shape, max(most, LEAST_BYTES)
     limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)
@@ -122,13 +121,13 @@ def _sides(layout: Layout) -> list[Side]:
     return [Side(math.gcd(*at), True) if at else Side(max(1, n)) for at, n in zip(inner, layout.shape, strict=True)]
 
 
-def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_most: int, shard_most: int) -> Grid:
+def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_most: int, shard_most: int) -> ChunkGrid:
     chunk = _part(sides, itemsize, chunk_most)
     nbytes, files = itemsize * math.prod(chunk), _count(shape, chunk)
     units = [Side(-(-side.size // c), side.exact) for side, c in zip(sides, chunk, strict=True)]
     many = _part(units, nbytes, min(shard_most, nbytes * -(-files // MANY_FILES)))
     shard = tuple(c * n for c, n in zip(chunk, many, strict=True))
-    return Grid(chunk, None if shard == chunk else shard)
+    return ChunkGrid(chunk, None if shard == chunk else shard)
 
 
 def _part(sides: Sequence[Side], unit: int, most: int) -> tuple[int, ...]:
@@ -158,5 +157,5 @@ def _count(shape: Sequence[int], chunk: Sequence[int]) -> int:
     return math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
 
 
-def _tiny(shape: Sequence[int], grid: Grid, itemsize: int) -> bool:
+def _tiny(shape: Sequence[int], grid: ChunkGrid, itemsize: int) -> bool:
     return itemsize * math.prod(grid.chunk) < LEAST_BYTES and _count(shape, grid.chunk) > MANY_TINY

@@ -18,8 +18,8 @@ import numpy as np
 
 from ..extras import need
 from .grid import Box
-from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, coordinate_of, data_among, described, plain_json, words
-from .refusals import Refused, Unnamed, check_chunk, check_numbers, choose, unchanged
+from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, choose, coordinate_of, described, dims_of, plain_json, words
+from .refusals import Refused, Unnamed, check_chunk, check_numbers, unchanged
 from .source import Coordinate, Labels, Read, Source, assigning, source_of
 
 if TYPE_CHECKING:
@@ -52,10 +52,7 @@ def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset
     array = None if dataset is None else named(path, file, dataset.strip("/"))
     if array is None:
         arrays = _datasets(path, file)
-        names = sorted(arrays)
-        if dataset is None and len(names) > 1:
-            names = data_among({name: (_dims(one), _attributes(one)) for name, one in arrays.items()})
-        array = arrays[choose(path, names, dataset)]
+        array = arrays[choose(path, {name: (_dims(one), _attributes(one)) for name, one in arrays.items()}, dataset)]
     return array
 
 
@@ -231,8 +228,7 @@ def _dims(array: "h5py.Dataset") -> tuple[str, ...] | None:
         return (_last(array),)
     if any(len(dim) == 0 for dim in array.dims):
         return None
-    names = tuple(_last(dim[0]) for dim in array.dims)
-    return names if len(set(names)) == len(names) else None
+    return dims_of([_last(dim[0]) for dim in array.dims])
 
 
 def _attributes(item: "h5py.Dataset | h5py.Group") -> dict[str, object]:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from .source import FORMATS, Coordinate, Format, Header
 if TYPE_CHECKING:
     import h5py
 
-SUFFIXES = (".h5", ".hdf5", ".nc")
 COMPLEX = {"F": "_PFNC_FLOAT_COMPLEX_TYPE", "D": "_PFNC_DOUBLE_COMPLEX_TYPE"}  # the names of nc-complex and netCDF4
 WIDER = {"?": "i1", "e": "f4"}
 MOST_NUMBERS = 4096  # of an attribute: HDF5 limits it to 64 KiB
@@ -96,7 +95,7 @@ def _contiguous(file: "h5py.File", name: str, shape: Sequence[int], dtype: np.dt
     return file.create_dataset(name, shape, _type(file, dtype), dcpl=made)
 
 
-def _type(file: "h5py.File", dtype: np.dtype) -> Any:
+def _type(file: "h5py.File", dtype: np.dtype) -> "np.dtype | h5py.Datatype":
     """Type of a dataset: NetCDF opens a compound type only by its name in the file."""
     if dtype.char not in COMPLEX:
         return dtype
@@ -111,7 +110,7 @@ def _annotate(item: "h5py.Dataset | h5py.File", attributes: Mapping[str, object]
             item.attrs[name] = _attribute(value)
 
 
-def _attribute(value: object) -> Any:
+def _attribute(value: object) -> object:
     parts = value if isinstance(value, list) and 0 < len(value) <= MOST_NUMBERS else [value]
     if all(isinstance(part, str) and not LOST.search(part) for part in parts):
         return value
@@ -119,4 +118,12 @@ def _attribute(value: object) -> Any:
     return np.asarray(value) if numbers else json.dumps(value)
 
 
-FORMATS |= dict.fromkeys(SUFFIXES, Format(open_hdf5, create_hdf5, reopen_hdf5))
+def _check(path: Path, header: Header) -> None:
+    labels = header.labels
+    for name in (labels.name, *labels.dims, *(one.name for one in labels.coordinates)):
+        if "/" in name or name in (".", ".."):
+            raise ValueError(f"{path} cannot have the name {name!r}, which is a path in HDF5: write .zarr")
+
+
+HDF5 = Format("HDF5", open_hdf5, create_hdf5, reopen_hdf5, "h5py", check=_check)
+FORMATS |= {".h5": HDF5, ".hdf5": HDF5, ".nc": HDF5._replace(title="NetCDF", lacks="?e")}

@@ -79,6 +79,9 @@ def is_scan(path: Path, group: str | None = None) -> bool:
 
 
 def encodings_of(path: Path, group: str | None = None) -> list[Encoding]:
+    """The encodings in the header of a scan; none of any other file."""
+    if not is_scan(path, group):
+        return []
     with _opened(path, group) as (header, _):
         return header
 

@@ -12,15 +12,17 @@ import contextlib
 import dataclasses
 import json
 import math
+import shlex
 import struct
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from .grid import Box
-from .record import KEY, LONGEST, SHORTEST, Dimension, Record, is_text, recorded
-from .refusals import Refused
+from .record import KEY, LONGEST, SHORTEST, Dimension, Record, conformed, is_text, recorded
+from .refusals import Refused, Unnamed
 from .source import Coordinate, Labels, Source
 
 BEFORE = "meshfft_before"  # attribute of a coordinate of frequencies, with the data that the inverse needs
@@ -34,6 +36,7 @@ NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")  # att
 PACKED = ("scale_factor", "add_offset")
 MISSING = ("_FillValue", "missing_value")
 UNSIGNED = "_Unsigned"
+Described = tuple[tuple[str, ...] | None, Mapping[str, object]]  # names of dimensions, and attributes
 ENCODING = (  # attributes of the storage or the range of numbers
     *(*MISSING, *PACKED, UNSIGNED, *NAMING[:3], "dtype", "_ARRAY_DIMENSIONS"),
     *("valid_range", "valid_min", "valid_max", "actual_range", "cell_methods"),
@@ -135,12 +138,38 @@ def words(value: object) -> list[str]:
     return value.split() if isinstance(value, str) and len(value) <= MOST_ATTRIBUTE else []
 
 
-def data_among(arrays: Mapping[str, tuple[tuple[str, ...] | None, Mapping[str, object]]]) -> list[str]:
-    """Names of the arrays that are no coordinates of another, by names, dimensions and attributes."""
+def dims_of(names: object) -> tuple[str, ...] | None:
+    """The names of dimensions, None if they are not all given and different."""
+    try:
+        found: tuple[str, ...] = conformed(tuple[str, ...], names)
+    except ValueError:
+        return None
+    return found if all(found) and len(set(found)) == len(found) else None
+
+
+def choose(path: Path, arrays: Mapping[str, Described], dataset: str | None) -> str:
+    """The array to read: the named one, or the only one that is no coordinate of another."""
+    if not arrays:
+        raise Refused(f"{path} has no dataset of its own: give a file that has one")
+    names = sorted(arrays) if dataset is not None else _data_among(arrays)
+    listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
+    one = f"name one of them, as {Unnamed.argument}{shlex.quote(_short(names[0]))}"
+    if dataset is not None and dataset.strip("/") not in names:
+        raise Unnamed(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
+    if dataset is None and len(names) != 1:
+        raise Unnamed(f"{path} has {len(names)} datasets ({listed}): {one}")
+    return names[0] if dataset is None else dataset.strip("/")
+
+
+def _data_among(arrays: Mapping[str, Described]) -> list[str]:
     named = {word for _, attributes in arrays.values() for name in NAMING for word in words(attributes.get(name))}
     last = {name: name.rpartition("/")[2] for name in arrays}
     data = [name for name, (dims, _) in arrays.items() if dims not in ((last[name],), ()) and last[name] not in named]
     return sorted(data or arrays)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else f"{name[:28]}...{name[-28:]}"
 
 
 def plain_json(attributes: Mapping[str, object], without: Iterable[str] = (KEY,)) -> dict[str, object]:

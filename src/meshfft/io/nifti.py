@@ -1,6 +1,7 @@
 """NIfTI files: nibabel reads the header and the voxels, after checks of sizes and offsets.
 
-Invariant: a .nii.gz file is unpacked to no more than its header needs.
+NIfTI has the dimensions of the image first and the coils last, the fourth at least: (x, y, z, coils). Invariant: a
+.nii.gz file is unpacked to no more than its header needs.
 """
 
 import contextlib
@@ -14,21 +15,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..extras import need
 from .flat import FlatSink, checked_sink, sink_behind
+from .grid import Box
 from .refusals import Refused, check_numbers, readable, unchanged
 from .source import FORMATS, Format, Header, Source, assigning, source_of
 
 if TYPE_CHECKING:
     import nibabel
 
+SUFFIXES = (".nii", ".nii.gz")
 HEAD_BYTES = 540  # of the longer of the two headers
 MOST_OFFSET = 2**26  # of extensions between header and voxels
 TRAILING = 2**20  # bytes allowed behind the voxels
 COPY_BYTES = 2**20
 MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of a file of NIfTI-1
+SPACE = 3  # dimensions of space
 SCANNER = 1  # code of scanner coordinates
 
 
@@ -47,6 +54,41 @@ def nifti_affine(path: Path) -> np.ndarray:
     packed = path.name.lower().endswith(".gz")
     with readable(path), gzip.open(path) if packed else open(path, "rb") as file:
         return np.asarray(_header(file.read(HEAD_BYTES)).get_best_affine(), float)
+
+
+def is_nifti(path: Path) -> bool:
+    return path.name.lower().endswith(SUFFIXES)
+
+
+def coils_first(array: Source, dims: int) -> Source:
+    """Maps of a NIfTI file as (coils, ...); any other array as it is."""
+    ones = array.ndim - dims - 1
+    if not is_nifti(array.path) or ones < 0 or any(n != 1 for n in array.shape[dims:-1]):
+        return array
+
+    def read_box(box: Box, out: np.ndarray) -> None:
+        last = np.moveaxis(out, 0, -1)
+        array.read((*box[1:], *[slice(0, 1)] * ones, box[0]), np.expand_dims(last, tuple(range(dims, dims + ones))))
+
+    shape = (array.shape[-1], *array.shape[:dims])
+    return source_of(array.path, shape, array.dtype, read_box, array.check)
+
+
+def voxels(image: jax.Array, dims: int, magnitude: bool) -> jax.Array:
+    """An image in the order of NIfTI, the coils last; or its magnitude."""
+    coils, ones = image.ndim > dims, max(0, SPACE - dims)
+
+    def moved(x: jax.Array) -> jax.Array:
+        y = jnp.abs(x) if magnitude else x
+        return jnp.expand_dims(jnp.moveaxis(y, 0, -1), tuple(range(dims, dims + ones))) if coils else y
+
+    sharding, out = image.sharding, None
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
+        cut = (*sharding.spec, *(None,) * (image.ndim - len(sharding.spec)))
+        spec = PartitionSpec(*cut[1:], *(None,) * ones, cut[0]) if coils else sharding.spec
+        out = NamedSharding(sharding.mesh, spec)
+    made: jax.Array = jax.jit(moved, out_shardings=out)(image)
+    return made
 
 
 @contextlib.contextmanager
@@ -122,12 +164,9 @@ def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:
 
 
 def _create(path: Path, header: Header) -> FlatSink:
-    shape, made = header.shape, need("nibabel", "writing NIfTI").Nifti1Header()
-    if len(shape) > MOST_DIMENSIONS or max(shape) > MOST_SIZE:
-        most = f"of at most {MOST_DIMENSIONS} dimensions of {MOST_SIZE}"
-        raise ValueError(f"shape {shape} is more than NIfTI has room for, an array {most}: write .npy or .zarr")
+    made = need("nibabel", "writing NIfTI").Nifti1Header()
     made.set_data_dtype(header.dtype)
-    made.set_data_shape(shape)
+    made.set_data_shape(header.shape)
     if header.affine is not None:
         made.set_xyzt_units("mm")
         made.set_qform(header.affine, 0)  # sizes of voxels; the rest is approximate if the affine shears
@@ -135,7 +174,7 @@ def _create(path: Path, header: Header) -> FlatSink:
     made["vox_offset"] = len(made.binaryblock) + len(NO_EXTENSION)
     with open(path, "xb") as file:
         file.write(made.binaryblock + NO_EXTENSION)
-        return sink_behind(path, file, shape, header.dtype, fortran=True)
+        return sink_behind(path, file, header.shape, header.dtype, fortran=True)
 
 
 def _reopen(path: Path) -> FlatSink:
@@ -144,4 +183,14 @@ def _reopen(path: Path) -> FlatSink:
     return checked_sink(path, made.get_data_shape(), True, made.get_data_dtype(), int(made.get_data_offset()))
 
 
-FORMATS[".nii"] = FORMATS[".nii.gz"] = Format(_open, _create, _reopen, named=False)
+def _check(_: Path, header: Header) -> None:
+    shape, affine = header.shape, header.affine
+    if len(shape) > MOST_DIMENSIONS or max(shape) > MOST_SIZE:
+        most = f"of at most {MOST_DIMENSIONS} dimensions of {MOST_SIZE}"
+        raise ValueError(f"shape {shape} is more than NIfTI has room for, an array {most}: write .npy or .zarr")
+    if affine is not None:
+        checked_affine(affine, "the affine given")
+
+
+NIFTI = Format("NIfTI", _open, _create, _reopen, "nibabel", named=False, image=True, lacks="?e", check=_check)
+FORMATS |= dict.fromkeys(SUFFIXES, NIFTI)

@@ -7,7 +7,6 @@ import contextlib
 import math
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -105,19 +104,3 @@ def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[
     many = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=False))
     if nbytes < CHUNK_LEAST and many > MANY_CHUNKS:
         raise Refused(f"{path} has {many} chunks of shape {chunk}, {nbytes} bytes: {rewrite} some 100 kB or more")
-
-
-def choose(path: Path, names: list[str], dataset: str | None) -> str:
-    if not names:
-        raise Refused(f"{path} has no dataset of its own: give a file that has one")
-    listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
-    one = f"name one of them, as {Unnamed.argument}{shlex.quote(_short(names[0]))}"
-    if dataset is not None and dataset.strip("/") not in names:
-        raise Unnamed(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
-    if dataset is None and len(names) != 1:
-        raise Unnamed(f"{path} has {len(names)} datasets ({listed}): {one}")
-    return names[0] if dataset is None else dataset.strip("/")
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 60 else f"{name[:28]}...{name[-28:]}"

@@ -8,7 +8,9 @@ import contextlib
 import dataclasses
 import math
 import operator
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
@@ -16,10 +18,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..layout.storage import Sliceable
-from .grid import BOX_BYTES, Box, Grid, shape_of, starts, subboxes, within
+from .grid import BOX_BYTES, Box, ChunkGrid, shape_of, starts, subboxes, within
 from .refusals import check_numbers, readable
 
 ALIGNMENT = 64
+HEAD_BYTES = 2**16
+METADATA = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
 
 Read = Callable[[Box, np.ndarray], None]
 
@@ -105,19 +109,15 @@ class Source:
 class Header(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
-    grid: Grid  # of a Zarr store
+    grid: ChunkGrid  # of a Zarr store
     labels: Labels
     attributes: Mapping[str, object]
-    affine: np.ndarray | None = None  # of a NIfTI file
+    affine: np.ndarray | None = None  # from indices to mm
 
 
 class Sink(Protocol):
     @property
     def path(self) -> Path: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype: ...
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
         """Parts of a box to write at once: complete files, of at most `most` bytes or one file."""
@@ -128,18 +128,56 @@ class Sink(Protocol):
     def flush(self) -> None:
         """Returns when all data of this process would survive a loss of power."""
 
+    def missing(self) -> str:
+        """How many files are there of all that a complete array has; empty if all are."""
+
 
 class Format(NamedTuple):
-    """How a kind of file is read and written. `create` makes a file of full size, `reopen` opens it in other processes;
-    a format that cannot be written refuses in `create`. Flat files share `Numbers` and `FlatSink` (flat.py)."""
+    """How a kind of file is read and written.
 
+    Attributes:
+        title: its name in messages.
+        open: opens the array, or the one of this name, for reading.
+        create: makes a file of full size, or a store without chunks.
+        reopen: opens such a file in other processes.
+        package: that reads and writes it; empty for NumPy.
+        named: whether a file has several arrays, by name, which may be in chunks.
+        image: whether it stores only images of space, and no transforms.
+        folder: whether it is a folder of files.
+        lacks: codes of the types of numbers that it cannot store.
+        is_one: whether a path is such a file.
+        check: raises ValueError if it cannot store an array of such a header, for any other reason.
+    """
+
+    title: str
     open: Callable[[Path, str | None], contextlib.AbstractContextManager[Source]]
     create: Callable[[Path, Header], Sink]
     reopen: Callable[[Path], Sink]
+    package: str = ""
     named: bool = True
+    image: bool = False
+    folder: bool = False
+    lacks: str = ""
+    is_one: Callable[[Path], bool] = Path.is_file
+    check: Callable[[Path, Header], None] = lambda path, header: None
 
 
-FORMATS: dict[str, Format] = {}
+FORMATS: dict[str, Format] = {}  # by suffix; the module of each format adds it
+
+
+def results() -> tuple[str, ...]:
+    """Suffixes of files that store the result of any transform."""
+    return tuple(suffix for suffix, one in FORMATS.items() if not one.image)
+
+
+def suffix_in(path: Path) -> str:
+    """The suffix of a file to read, in lower case; empty if it is of no format."""
+    return next((suffix for suffix in FORMATS if path.name.lower().endswith(suffix)), "")
+
+
+def has_names(path: Path) -> bool:
+    """Whether a file of this suffix may have several arrays, by name."""
+    return (suffix := suffix_in(path)) in FORMATS and FORMATS[suffix].named
 
 
 @contextlib.contextmanager
@@ -169,24 +207,19 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
     ...     x = mf.shard(voxels, mesh, P("x", "y"))
     """
     path = Path(path)
-    format = _format_of(path, dataset)
+    format = FORMATS.get(suffix_in(path))
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: give the path of an array file")
+    if format is None:
+        raise ValueError(f"{path} is of no known kind: give a file that ends in {', '.join(FORMATS)}")
+    if not path.is_file() and not format.folder:
+        raise ValueError(f"{path} is a folder or a device: give a file, or the folder of a Zarr store")
+    if not format.named and dataset is not None:
+        raise ValueError(f"{path} holds one array without a name: leave out the dataset name {dataset!r}")
     with contextlib.ExitStack() as stack:
         with readable(path):
             source = stack.enter_context(format.open(path, dataset))
         yield source
-
-
-def _format_of(path: Path, dataset: str | None) -> Format:
-    suffix = next((s for s in FORMATS if path.name.lower().endswith(s)), "")
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: give the path of an array file")
-    if not suffix:
-        raise ValueError(f"{path} is of no known kind: give a file that ends in {', '.join(FORMATS)}")
-    if not path.is_file() and suffix != ".zarr":
-        raise ValueError(f"{path} is a folder or a device: give a file, or the folder of a Zarr store")
-    if not FORMATS[suffix].named and dataset is not None:
-        raise ValueError(f"{path} holds one array without a name: leave out the dataset name {dataset!r}")
-    return FORMATS[suffix]
 
 
 def source_of(
@@ -206,6 +239,28 @@ def source_of(
     ndim, plain = len(shape), dtype.newbyteorder("=")
     units, spacing = units or ("",) * ndim, spacing or (1.0,) * ndim
     return Source(path, tuple(shape), plain, read, check, chunk or (1,) * ndim, fortran, units, spacing, name=name)
+
+
+def identity(source: Source) -> dict[str, object]:
+    """Identity of a file, compared between processes: size, time of change and first bytes, as plain values.
+
+    A copy of a file with the same time is the same. Only the header and first values of a file are read, or the
+    metadata of a Zarr store.
+    """
+    folders = dict.fromkeys([source.path, source.path / source.name])
+    metadata = [folder / name for folder in folders for name in METADATA if (folder / name).is_file()]
+    files = [source.path] if source.path.is_file() else metadata
+    checksum = 0
+    for file in files:
+        with open(file, "rb") as opened:
+            checksum = zlib.crc32(opened.read(HEAD_BYTES), checksum)
+    changed = max((int(file.stat().st_mtime) for file in files), default=0)
+    return {
+        "an input of": f"{source.dtype} {source.shape}",
+        "an input of bytes": sum(file.stat().st_size for file in files),
+        "an input that begins with the checksum": f"{checksum:08x}",
+        "an input that changed at": datetime.fromtimestamp(changed, UTC).isoformat(),
+    }
 
 
 def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:

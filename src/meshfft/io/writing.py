@@ -1,4 +1,4 @@
-"""Sharded arrays, written shard by shard: one .npy, .nii or HDF5 file, or a Zarr array whose chunks follow the shards.
+"""Sharded arrays, written shard by shard in any format: one file, or a Zarr array whose chunks follow the shards.
 
 Every process copies the blocks of its devices to the host, one at a time, crops their padding and writes them. A
 .nii.gz file is packed from a complete .nii file. Invariant: the output gets its name only when it is on the disk.
@@ -10,7 +10,6 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,28 +18,22 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..atomic import refuse_existing, replacing, scratch
+from ..collectives.processes import exchange, together
 from ..extras import need
 from ..layout.layout import Layout, dim_name, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
-from .grid import Box, Grid, block_index, boxes_of, grid_of, starts, within
-from .hdf5_writer import SUFFIXES
-from .nifti import checked_affine
-from .processes import exchange, together
+from . import flat, hdf5_writer, nifti, zarr  # noqa: F401  each adds its format to FORMATS, in this order
+from .grid import Box, ChunkGrid, block_index, boxes_of, grid_of, starts, within
 from .record import KEY, Record
 from .refusals import DTYPES
-from .source import FORMATS, Header, Labels, Sink
-from .zarr import check_name, is_zarr
+from .source import FORMATS, Format, Header, Labels, Sink, results, suffix_in
 
-KINDS = (".npy", ".zarr", *SUFFIXES)
-WRITTEN = (*KINDS, ".nii")
-PACKED = ".nii.gz"
-OUTPUTS = (*WRITTEN, PACKED)
-NEEDED = {".nii": ("nibabel", "NIfTI"), ".zarr": ("tensorstore", "Zarr"), **dict.fromkeys(SUFFIXES, ("h5py", "HDF5"))}
+GZIP = ".gz"
 FAST = 1  # nibabel's gzip level: the noise in an image packs hardly better at any other
 COPY_BYTES = 2**20
 DATA = "data"
 
-Report = Callable[[int], None]
+ReportBytes = Callable[[int], None]
 
 
 def write_array(
@@ -49,7 +42,7 @@ def write_array(
     *,
     overwrite: bool = False,
     record: Record | None = None,
-    report: Report = lambda nbytes: None,
+    report: ReportBytes = lambda nbytes: None,
     about: Mapping[str, object] = MappingProxyType({}),
     affine: np.ndarray | None = None,
 ) -> None:
@@ -68,58 +61,66 @@ def write_array(
         affine: 4 x 4, from indices to mm, for a .nii or .nii.gz file; None means size 1 without a unit.
 
     Raises:
-        ValueError: an unknown suffix, an unsupported type, a record of another array, or shared chunks of a .zarr
-            store.
+        ValueError: an unknown suffix, a type that the format does not have, a record of another array, or shared
+            chunks of a .zarr store.
         OSError: `path` exists and `overwrite` is false, it cannot be written, or the disk is full.
         PeerError: another process failed.
     """
     path, layout, stored = Path(path), _layout(array), stored_of(array)
-    shape, dtype, kind = layout.shape, stored.dtype, kind_of(path)
-    _check_array(shape, dtype, kind, record)
-    affine = None if affine is None else checked_affine(affine, "the affine given")
+    shape, dtype = layout.shape, stored.dtype
+    format = FORMATS[_checked_suffix(path, tuple(FORMATS)).removesuffix(GZIP)]
+    header = header_of(path, shape, dtype, record, about=about, affine=affine)
     owners = {device.process_index for device in stored.sharding.device_set}
-    grid = grid_of(layout, dtype.itemsize, len(owners)) if kind == ".zarr" else Grid(shape)
-    check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize, OUTPUTS)
-    how = partial(create_sink, shape=shape, dtype=dtype, grid=grid, kind=kind)
-    create = partial(how, record=record, about=about, affine=affine)
-    fill = partial(_fill, stored=stored, layout=layout, report=report)
+    if format.folder:
+        header = header._replace(grid=grid_of(layout, dtype.itemsize, len(owners)))
+
+    def check() -> None:
+        check_output(path, overwrite, math.prod(shape) * dtype.itemsize, tuple(FORMATS))
+
+    def fill(sink: Sink) -> None:
+        for box, block in shards_of(stored, layout):
+            sink.write(box, block)
+            report(block.nbytes)
+        sink.flush()
+
     if owners == {jax.process_index()}:
         check()
         with _complete(path, overwrite) as temporary:
-            fill(create(temporary))
+            fill(format.create(temporary, header))
     elif len(owners) > 1:
         together(check)
-        _write_together(path, overwrite, create, fill)
+        _write_together(path, overwrite, lambda temporary: format.create(temporary, header), fill)
 
 
-def _check_array(shape: tuple[int, ...], dtype: np.dtype, kind: str, record: Record | None) -> None:
-    if dtype not in DTYPES:
-        raise ValueError(f"the array is of {dtype}: give one of integers, real or complex numbers")
-    if record is not None and record.out_shape != shape:
-        shapes = f"the array has shape {shape} and the record is of one of {record.out_shape}"
-        raise ValueError(f"{shapes}: give the record of its plan")
-    if kind == ".nc" and dtype.char in "?e":
-        raise ValueError(f"the array is of {dtype}, which NetCDF has not: give int8 or float32, or write .h5")
-
-
-def create_sink(
+def header_of(
     path: Path,
     shape: Sequence[int],
     dtype: DTypeLike,
-    grid: Grid,
     record: Record | None = None,
     *,
-    kind: str,
+    kind: str = "",
     about: Mapping[str, object] = {},
     affine: np.ndarray | None = None,
-) -> Sink:
-    """Creates a plain file of full size, or an empty Zarr array in a group; `kind` is one of `WRITTEN`."""
-    _check_kind(kind)
+) -> Header:
+    """The header of an array, in a format that is not chosen by the suffix if there is a `kind`.
+
+    Raises ValueError if the format has no room for such an array, type of numbers, or name.
+    """
+    shape, number, kind = tuple(shape), np.dtype(dtype).newbyteorder("="), kind or suffix_of(path)
+    format = _format_of(kind)
+    if number not in DTYPES:
+        raise ValueError(f"the array is of {number}: give one of integers, real or complex numbers")
+    if number.char in format.lacks:
+        lacks = f"the array is of {number}, which {format.title} has not"
+        raise ValueError(f"{lacks}: give int8 or float32, or write .h5")
     if record is None:
         labels = Labels("", tuple(dim_name(dim, len(shape)) for dim in range(len(shape))))
-    else:
+    elif record.out_shape == shape:
         labels = record.labels or Labels("", tuple(dimension.name for dimension in record.dimensions))
-    coordinates = tuple(one for one in labels.coordinates if kind == ".zarr" or one.values is not None)
+    else:
+        shapes = f"the array has shape {shape} and the record is of one of {record.out_shape}"
+        raise ValueError(f"{shapes}: give the record of its plan")
+    coordinates = tuple(one for one in labels.coordinates if format.folder or one.values is not None)
     name = labels.name or DATA
     while not labels.name and name in labels.dims:  # xarray would take it for a coordinate
         name += "_"
@@ -127,19 +128,28 @@ def create_sink(
     beside = {"coordinates": " ".join(more)} if more else {}
     attributes = {**labels.attributes, **beside, **about, KEY: {} if record is None else record.to_dict()}
     labels = labels._replace(name=name, coordinates=coordinates)
-    number = np.dtype(dtype).newbyteorder("=")
-    return FORMATS[kind].create(path, Header(tuple(shape), number, grid, labels, attributes, affine))
+    header = Header(shape, number, ChunkGrid(shape), labels, attributes, affine)
+    format.check(path, header)
+    return header
+
+
+def create_sink(
+    path: Path, shape: Sequence[int], dtype: DTypeLike, grid: ChunkGrid, record: Record | None = None, *, kind: str
+) -> Sink:
+    """Creates a plain file of full size, or an empty Zarr array in a group; `kind` is the suffix of a format."""
+    header = header_of(path, shape, dtype, record, kind=kind)
+    return FORMATS[kind].create(path, header._replace(grid=grid))
 
 
 def open_sink(path: Path, kind: str) -> Sink:
     """Reopens an existing array for writing; raises OSError if it is gone."""
-    _check_kind(kind)
-    return FORMATS[kind].reopen(path)
+    return _format_of(kind).reopen(path)
 
 
-def _check_kind(kind: str) -> None:
-    if kind not in WRITTEN:
-        raise ValueError(f"kind {kind!r} cannot be written: use {' or '.join(WRITTEN)}")
+def _format_of(kind: str) -> Format:
+    if kind not in FORMATS:
+        raise ValueError(f"kind {kind!r} cannot be written: use {' or '.join(FORMATS)}")
+    return FORMATS[kind]
 
 
 def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink], fill: Callable[[Sink], None]) -> None:
@@ -152,8 +162,15 @@ def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink],
             create(temporary)
             return temporary.name
 
-        name, kind = exchange(together(begin))[0], kind_of(path)
-        sink = together(lambda: _shared(path.resolve().with_name(name), kind))
+        shared = path.resolve().with_name(exchange(together(begin))[0])
+
+        def opened() -> Sink:
+            if not shared.exists():
+                unseen = f"process {jax.process_index()} does not find {shared}, which process 0 made"
+                raise FileNotFoundError(f"{unseen}: write to a file system that all processes share")
+            return open_sink(shared, suffix_of(path).removesuffix(GZIP))
+
+        sink = together(opened)
         together(lambda: fill(sink))
         together(stack.close)
 
@@ -162,7 +179,7 @@ def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink],
 def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
     """Yields a temporary path, which becomes `path` if the block succeeds, packed for .nii.gz."""
     with replacing(path, overwrite) as final:
-        if suffix_of(path) != PACKED:
+        if not suffix_of(path).endswith(GZIP):
             yield final
             return
         with scratch(path) as plain:
@@ -175,12 +192,15 @@ def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
                 shutil.copyfileobj(whole, packed, COPY_BYTES)
 
 
-def kind_of(path: Path) -> str:
-    return suffix_of(path).removesuffix(".gz")
-
-
 def suffix_of(path: Path) -> str:
-    return PACKED if path.name.endswith(PACKED) else path.suffix
+    """The suffix of a file to write, of two parts if a format has such a one."""
+    return next((suffix for suffix in FORMATS if path.name.endswith(suffix)), path.suffix)
+
+
+def _checked_suffix(path: Path, kinds: Sequence[str]) -> str:
+    if (suffix := suffix_of(path)) not in kinds:
+        raise ValueError(f"{path} is of no kind that can be written: end it in {' or '.join(kinds)}")
+    return suffix
 
 
 def _layout(array: jax.Array | PaddedArray) -> Layout:
@@ -191,13 +211,6 @@ def _layout(array: jax.Array | PaddedArray) -> Layout:
     return from_spec(array.shape, {}, None)
 
 
-def _shared(temporary: Path, kind: str) -> Sink:
-    if not temporary.exists():
-        unseen = f"process {jax.process_index()} does not find {temporary}, which process 0 made"
-        raise FileNotFoundError(f"{unseen}: write to a file system that all processes share")
-    return open_sink(temporary, kind)
-
-
 def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarray]]:
     """Box and unpadded host block of each shard of this process, one for each set of replicas."""
     boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
@@ -206,43 +219,21 @@ def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarr
         yield box, np.asarray(shard.data)[within(box, starts(box))]
 
 
-def _fill(sink: Sink, stored: jax.Array, layout: Layout, report: Report) -> None:
-    for box, block in shards_of(stored, layout):
-        sink.write(box, block)
-        report(block.nbytes)
-    sink.flush()
-
-
-def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = KINDS) -> None:
+def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = ()) -> None:
     """Refuses an output that could not be written, before any work is done for it.
 
     A file to be replaced still takes space on the disk meanwhile. Raises as `write_array`, or ValueError if that file
-    is of
-    another kind.
+    is of another kind. `kinds` are the suffixes that it may have: by default those of any array.
     """
     path = Path(path)
-    if suffix_of(path) not in kinds:
-        raise ValueError(f"{path} is of no kind that can be written: end it in {' or '.join(kinds)}")
-    if kind_of(path) in NEEDED:
-        package, format = NEEDED[kind_of(path)]
-        need(package, f"writing {format}")
-    if path.suffix == ".zarr":
-        check_name(path.resolve())
+    suffix = _checked_suffix(path, kinds or results())
+    format = FORMATS[suffix]
+    if format.package:
+        need(format.package, f"writing {format.title}")
     refuse_existing(path, overwrite)
-    same = is_zarr(path) if path.suffix == ".zarr" else path.is_file()
-    if path.exists() and not same:
-        raise ValueError(f"{path} exists and is no {suffix_of(path)} output: name another")
-    check_room(path, 2 * nbytes if suffix_of(path) == PACKED else nbytes)
-
-
-def check_names(record: Record, path: Path) -> Record:
-    labels = record.labels
-    names = [dimension.name for dimension in record.dimensions]
-    names += [labels.name, *(one.name for one in labels.coordinates)] if labels else []
-    for name in names if path.suffix in SUFFIXES else ():
-        if "/" in name or name in (".", ".."):
-            raise ValueError(f"{path} cannot have the name {name!r}, which is a path in HDF5: write .zarr")
-    return record
+    if path.exists() and not format.is_one(path):
+        raise ValueError(f"{path} exists and is no {suffix} output: name another")
+    check_room(path, 2 * nbytes if suffix.endswith(GZIP) else nbytes)
 
 
 def check_disjoint(source: str | Path, target: str | Path) -> None:
@@ -251,7 +242,8 @@ def check_disjoint(source: str | Path, target: str | Path) -> None:
     A file may be replaced by its own transform under the same name, because it is read first.
     """
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
-    if source.suffix == ".zarr" and _holds(source, target):  # any other folder is refused when it is opened
+    format = FORMATS.get(suffix_in(source))
+    if format and format.folder and _holds(source, target):  # any other folder is refused when it is opened
         raise ValueError(f"{target} lies inside {source}, which is read: {elsewhere}")
     if _holds(target, source):
         raise ValueError(f"{source}, which is read, lies inside {target}: {elsewhere}")

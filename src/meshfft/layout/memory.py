@@ -1,13 +1,20 @@
-"""Memory limits: raises MemoryError for an array that is too large, before any work.
+"""Memory: how much there is, and how much is free; raises MemoryError for an array that is too large, before any work.
 
     bytes of a device's block <= bytes of the device's memory, or of its share of the host's
 
-One array is compared with all memory; `Plan.peak_bytes` counts several. While JAX traces, memory is unknown.
+One array is compared with all memory; `Plan.peak_bytes` counts several. While JAX traces, memory is unknown. The host's
+free memory is what its containers and jobs may use.
 """
 
+import contextlib
+import ctypes
 import functools
 import math
 import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -17,6 +24,12 @@ from ..numerics.units import quantity
 from .layout import AnyMesh, Layout
 
 COUNTED = 2**63 - 1  # bytes of an array over all devices, beyond which XLA ends the process
+CGROUPS = {  # by their names in /proc/self/cgroup, version 2 and 1: limit, use, and cached files that can be dropped
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+KEPT_BYTES = 2**17
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the numbers of glibc's mallopt
 
 
 class Room(NamedTuple):
@@ -79,3 +92,55 @@ def _room_of(sharding: Sharding) -> Room:
 @functools.lru_cache(maxsize=64)
 def _room_on(mesh: Mesh) -> Room:
     return room(tuple(mesh.devices.flat))
+
+
+def device_bytes(device: jax.Device) -> int:
+    """Bytes free on an accelerator; without statistics, on the host, which also holds the array once."""
+    stats = device.memory_stats() or {}
+    return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else available_bytes()
+
+
+def available_bytes(root: Path = Path("/")) -> int:
+    """Bytes this process can still allocate on the host, in all its control groups; `root` has the system's files."""
+    line = re.search(r"MemAvailable: +(\d+) kB", _text(root / "proc/meminfo"))
+    machine = int(line[1]) * 1024 if line else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *_left_in_cgroups(root)])
+
+
+def _left_in_cgroups(root: Path) -> Iterator[int]:
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controller, name = line.split(":", 2)
+        if controller not in CGROUPS:
+            continue
+        limit_file, use_file, cache_name = CGROUPS[controller]
+        top = root / "sys/fs/cgroup" / controller
+        own = top / name.lstrip("/")
+        for folder in [own, *own.parents][: len(own.parts) - len(top.parts) + 1]:
+            limit, use = _text(folder / limit_file).strip(), _text(folder / use_file).strip()
+            if limit.isdecimal() and use.isdecimal():  # version 2 writes "max" for no limit, 1 a number near 2**63
+                cache = re.search(rf"^{cache_name} (\d+)", _text(folder / "memory.stat"), re.MULTILINE)
+                yield max(0, int(limit) - int(use) + (int(cache[1]) if cache else 0))
+
+
+def peak_resident() -> int:
+    if line := re.search(r"VmHWM:\s+(\d+) kB", _text(Path("/proc/self/status"))):
+        return int(line[1]) * 1024
+    import resource  # Windows does not have it, and on Linux it may report a parent's
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+def give_back_memory() -> None:
+    """Makes glibc return freed memory to the system; it would keep up to 64 MB of each size a thread."""
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(MMAP_THRESHOLD, KEPT_BYTES)
+        library.mallopt(TRIM_THRESHOLD, KEPT_BYTES)

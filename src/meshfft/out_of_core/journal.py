@@ -24,13 +24,13 @@ import numpy as np
 
 from ..atomic import files_in, opened, replacing, synced
 from ..extras import versions_of
-from ..io.writing import KINDS
+from ..io.source import results
 from ..layout.layout import axis_sizes
 from ..layout.storage import Sliceable
 from .tiles import Passes
 
 RUN, DONE = "run.json", "done"
-NAMES = re.compile(rf"\.?({RUN}|{DONE})(\.\d+-\w+\.partial)?|pass-\d+({'|'.join(KINDS)})")
+NAMES = re.compile(rf"\.?({RUN}|{DONE})(\.\d+-\w+\.partial)?|pass-\d+({'|'.join(results())})")
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 BUDGETS = ("budget", "device_budget")
 INODE = "inode"
@@ -154,12 +154,8 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
         **{f"pass {number} steps": [plan.name for plan in step.plans] for number, step in enumerate(made.steps, 1)},
         "types": [made.dtype.name, *(step.out_dtype.name for step in made.steps)],
     }
-    parts: dict[str, Mapping[str, object]]
-    parts = {
-        "transform": transform,
-        "source": described_source(source),
-        "versions": versions_of(PACKAGES),
-    }
+    source_facts, versions = described_source(source), versions_of(PACKAGES)
+    parts: dict[str, Mapping[str, object]] = {"transform": transform, "source": source_facts, "versions": versions}
     named = {f"{part} {name}": value for part, values in parts.items() for name, value in values.items()}
     run: dict[str, object] = json.loads(json.dumps({name: getattr(made, name) for name in BUDGETS} | named))
     return run

@@ -3,27 +3,30 @@
     pass 1   fft Y, Z   of tiles of A[X_p, Y, Z]     read from the source, written to a file
     pass 2   fft X      of tiles of A[X, Y'_p, Z']   read from there, written to the result
 
-A tile is an array with its own plan for the available devices. Host integers only. Invariant: the devices' peak for a
-tile, plus the host's copies of incoming and outgoing tiles, are within the budget.
+A tile is an array with its own plan for the available devices. Tiles are devices in time: a layout over a mesh of tiles
+gives the positions of each, and a file that is written in one layout and read in another does the redistribution. Host
+integers only. Invariant: the devices' peak for a tile, plus the host's copies of incoming and outgoing tiles, are
+within the budget.
 """
 
+import bisect
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
 
-from ..layout.layout import AnyMesh, Layout, axis_sizes
+from ..layout.layout import AnyMesh, Cut, Layout, axis_sizes
 from ..numerics.dtypes import Precision
 from ..operators.transform import FOURIER, becomes, integer, integers, natural_dtype, resolve, transform_of
 from ..plans.plan import Plan
 from ..plans.planning import plan
-from .partition import Shape, alike, cut, least, partitions, runs
-from .tiles import Pass, Passes, buffer_bytes, covered, held_bytes
+from .tiles import Pass, Passes, Shape, buffer_bytes, covered, held_bytes, runs
 
+AXES = "pqrstuvw"  # axes of a mesh of tiles; no more dimensions can be cut
 Steps = tuple[Pass, ...]
 
 
@@ -59,11 +62,10 @@ def passes(
         mesh: of the devices of one process, concrete or abstract; cuts the
             longest dimension that a pass leaves alone.
         s, axes, dtype, norm, kind, method, inverse, precision: as `plan`;
-            dtype is the one that the source has.
-        chunk: the chunks that the source is stored in: the first pass reads
-            each once if the budget allows.
-        fortran: whether the first dimension of the source is the one in one
-            run (`Source.fortran`), as in NIfTI files; tiles then cut the last.
+            dtype is that of the source.
+        chunk: the chunks of the source, each read once if the budget allows.
+        fortran: whether the first dimension of the source is contiguous
+            (`Source.fortran`), as in NIfTI files; tiles then cut the last.
 
     Returns:
         Passes: print them; `meshfft.out_of_core.run_passes` runs them.
@@ -136,9 +138,15 @@ class _Search:
             ways += [steps for order in copied if (steps := self._passes(order, shape, dtype))]
         if not ways:
             raise ValueError(self._too_long(shape, dtype))
-        best = min(ways, key=self._cost)
-        plans = (tuple(self._plan(step.dims, step.dtype, block) for block in _blocks(step)) for step in best)
-        return tuple(dataclasses.replace(step, plans=of) for step, of in zip(best, plans, strict=True))
+        return tuple(self._with_plans(step) for step in min(ways, key=self._cost))
+
+    def _with_plans(self, step: Pass) -> Pass:
+        """The pass with a plan for each shape of tiles, the largest first."""
+        if not step.plans:
+            return step
+        sides = ({int(count) for count in step.before.counts(dim)} for dim in range(step.before.ndim))
+        blocks = sorted(itertools.product(*sides), reverse=True)
+        return dataclasses.replace(step, plans=tuple(self._plan(step.dims, step.dtype, block) for block in blocks))
 
     def _orders(self, sets: Sequence[Shape]) -> list[tuple[Shape, ...]]:
         """The usual order, or all orders if the source has chunks or Fortran order; real lines keep their place."""
@@ -175,7 +183,7 @@ class _Search:
                 return 2 * math.prod(block) * dtype.itemsize + buffers <= self.budget
             made = self._plan(dims, dtype, block)
             fits = self.device_budget is None or made.peak_bytes <= self.device_budget
-            return fits and held_bytes(made, dtype, self.shared) + buffers <= self.budget
+            return fits and held_bytes(made, dtype, self.device_budget is None) + buffers <= self.budget
 
         key = (dims, shape, dtype, chunk, fortran)
         if key not in self.known:
@@ -204,7 +212,7 @@ class _Search:
         plans, held, chunk_bytes = dict[int, Plan](), dict[int, int](), math.prod(self.chunk) * dtype.itemsize
         for (dim,) in self._ordered([(dim,) for dim in self.points]):
             plans[dim] = self._plan((dim,), dtype, tuple(n if d == dim else 1 for d, n in enumerate(shape)))
-            held[dim], dtype = held_bytes(plans[dim], dtype, self.shared), plans[dim].out_dtype
+            held[dim], dtype = held_bytes(plans[dim], dtype, self.device_budget is None), plans[dim].out_dtype
         name, given, taken = "budget", self.budget, held
         if self.device_budget is not None and max(one.peak_bytes for one in plans.values()) > self.device_budget:
             name, given, taken = "device_budget", self.device_budget, {d: one.peak_bytes for d, one in plans.items()}
@@ -218,11 +226,73 @@ class _Search:
         narrower = ", or precision='float32'" if plans[dim].dtype == np.complex128 else ""
         return f"{what}, {name} is {given}: give at least {needs}{narrower}"
 
-    @property
-    def shared(self) -> bool:
-        return self.device_budget is None
+
+def partitions(items: Shape, many: int) -> Iterator[tuple[Shape, ...]]:
+    if not items:
+        if many == 0:
+            yield ()
+        return
+    first, rest = items[0], items[1:]
+    for sets in partitions(rest, many):
+        for j, one in enumerate(sets):
+            yield (*sets[:j], (first, *one), *sets[j + 1 :])
+    if many > 0:
+        for sets in partitions(rest, many - 1):
+            yield ((first,), *sets)
 
 
-def _blocks(step: Pass) -> list[Shape]:
-    sides = ({int(count) for count in step.before.counts(dim)} for dim in range(step.before.ndim))
-    return sorted(itertools.product(*sides), reverse=True) if step.plans else []
+def cut(
+    shape: Shape,
+    uncut: Sequence[int],
+    fits: Callable[[Shape], bool],
+    unit: Shape,
+    *,
+    strict: bool = False,
+    fortran: bool = False,
+) -> Layout | None:
+    """The layout with blocks that fit, and the fewest cut dimensions, none of `uncut`, and parts; None if none fits.
+
+    Several dimensions are cut into similar numbers of parts, so that blocks of successive passes overlap in large
+    boxes. Among equal numbers of dimensions, the set with the longest runs wins. Block sides are multiples of `unit` if
+    one fits, or always if `strict`. Every block smaller than one that fits has to fit too.
+    """
+    free = [d for d in range(len(shape)) if d not in uncut and shape[d] > 1]
+    for many in range(min(len(free), len(AXES)) + 1):
+        ways = (_cut(shape, dims, fits, unit, strict) for dims in itertools.combinations(free, many))
+        if layouts := [layout for layout in ways if layout is not None]:
+            return min(layouts, key=lambda layout: (runs(layout, fortran=fortran), math.prod(layout.parts)))
+    return None
+
+
+def alike(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
+    """The layouts with the smallest block of all along each cut dimension, so that blocks overlap in large boxes."""
+    blocks = [{d: one.block[d] for d in range(one.ndim) if one.parts[d] > 1} for one in layouts]
+    smallest = {d: min(block[d] for block in blocks if d in block) for d in itertools.chain(*blocks)}
+    return tuple(_of_blocks(one.shape, {d: smallest[d] for d in of}) for one, of in zip(layouts, blocks, strict=True))
+
+
+def least(most: int, right: Callable[[int], bool]) -> int:
+    """The smallest number for which `right` holds; `right` is monotonic and holds for `most`."""
+    return bisect.bisect_left(range(1, most), True, key=right) + 1
+
+
+def _cut(shape: Shape, dims: Shape, fits: Callable[[Shape], bool], unit: Shape, strict: bool) -> Layout | None:
+    def fitting(parts: Sequence[int]) -> Layout | None:
+        sides = {d: -(-shape[d] // min(p, shape[d])) for d, p in zip(dims, parts, strict=True)}
+        units = {d: n // unit[d] * unit[d] or (unit[d] if strict else n) for d, n in sides.items()}
+        layout = _of_blocks(shape, units)
+        return layout if fits(layout.block) else None
+
+    longest = max((shape[d] for d in dims), default=1)
+    if fitting([longest] * len(dims)) is None:
+        return None
+    parts = [least(longest, lambda p: fitting([p] * len(dims)) is not None)] * len(dims)
+    for j in range(len(dims)):
+        parts[j] = least(parts[j], lambda p, j=j: fitting([*parts[:j], p, *parts[j + 1 :]]) is not None)  # type: ignore[misc]
+    return fitting(parts)
+
+
+def _of_blocks(shape: Shape, blocks: dict[int, int]) -> Layout:
+    counts = {dim: -(-shape[dim] // block) for dim, block in blocks.items() if block < shape[dim]}
+    cuts = {dim: (Cut(name, counts[dim], blocks[dim]),) for dim, name in zip(counts, AXES, strict=False)}
+    return Layout(shape, tuple(cuts.get(dim, ()) for dim in range(len(shape))))

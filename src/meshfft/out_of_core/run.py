@@ -14,7 +14,6 @@ import hashlib
 import json
 import logging
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,12 +24,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from ..atomic import files_in, put
+from ..collectives.processes import check_alike, together
 from ..io.grid import LEAST_BYTES, grid_of_tiles
-from ..io.processes import check_alike, together
 from ..io.record import Record
 from ..io.source import Sink
-from ..io.writing import Report, check_output, check_room, create_sink, open_sink
-from ..io.zarr_writer import ZarrSink
+from ..io.writing import ReportBytes, check_output, check_room, create_sink, header_of, open_sink
 from ..layout.padded_array import padded
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
@@ -49,7 +47,7 @@ def run_passes(
     overwrite: bool = False,
     resume: bool = False,
     record: Record | None = None,
-    report: Report = lambda nbytes: None,
+    report: ReportBytes = lambda nbytes: None,
     begin: Callable[[str], None] = lambda part: None,
 ) -> None:
     """Transforms an array of any size into a file, in passes that hold one tile at a time.
@@ -95,12 +93,13 @@ class _Run:
     journal: Journal
     most: int
     record: Record | None
-    report: Report
+    report: ReportBytes
 
     @contextlib.contextmanager
     def begun(self, *, resume: bool, overwrite: bool) -> Iterator[None]:
         if not (resume and self.journal.moved()):
             check_output(self.journal.target, overwrite, 0)
+            header_of(self.journal.target, self.made.out_shape, self.made.out_dtype, self.record)
             used = sum(file.lstat().st_size for file in files_in(self.journal.folder))
             check_room(self.journal.target, max(0, max(self.made.disk_bytes) - used))
         with held(self.journal.folder):
@@ -117,10 +116,12 @@ class _Run:
             begin(f"pass {number + 1}")
             LOG.info("pass %d of %d: %d of %d tiles are done", number + 1, len(finished), done.sum(), done.size)
             if not done.all():
-                _on_first(functools.partial(self._create, number) if not done.any() else lambda: None)
+                if not done.any():
+                    _on_first(functools.partial(self._create, number))
                 mine = np.flatnonzero(~done)[jax.process_index() :: jax.process_count()].tolist()
                 together(functools.partial(self._tiles, number, mine))
-                together(self._check_source if number == 0 else lambda: None)
+                if number == 0:
+                    together(self._check_source)
             if number > 0:
                 _on_first(functools.partial(clear, self._path(number - 1)))
 
@@ -128,11 +129,8 @@ class _Run:
         if not self.journal.moved():
             last = len(self.made.steps) - 1
             store = self._opened(last)
-            if isinstance(store, ZarrSink):  # a .npy file has the size of all its tiles
-                needed = sum(1 for _ in store.boxes(tuple(map(slice, [0] * len(store.shape), store.shape)), 1))
-                have = sum(entry.name.startswith("c.") for entry in os.scandir(store.path))
-                if have < needed:
-                    raise OSError(f"{store.path} has {have} chunks of {needed}, the others are gone: {AGAIN}")
+            if missing := store.missing():
+                raise OSError(f"{store.path} has {missing}, the others are gone: {AGAIN}")
             self.journal.move(self._path(last))
             put(self._path(last), self.journal.target, overwrite)
         clear(self.journal.folder)
@@ -149,10 +147,10 @@ class _Run:
     def _create(self, number: int) -> None:
         step, path = self.made.steps[number], self._path(number)
         shape, grid = step.after.shape, grid_of_tiles(step.after, step.out_dtype.itemsize, self.most)
-        if number < len(self.made.steps) - 1:
-            shape = (math.prod(shape),)
+        last = number == len(self.made.steps) - 1
         clear(path)
-        create_sink(path, shape, step.out_dtype, grid, self.record, kind=path.suffix)
+        record = self.record if last else None
+        create_sink(path, shape if last else (math.prod(shape),), step.out_dtype, grid, record, kind=path.suffix)
 
     def _opened(self, number: int) -> Sink:
         path = self._path(number)

@@ -21,8 +21,8 @@ from ..numerics.units import quantity
 from ..operators.transform import Transform
 from ..plans.plan import Plan
 from ..plans.table import WIDTH, ruled
-from .partition import Shape
 
+Shape = tuple[int, ...]
 TRANSFER_BYTES = 2**25  # larger transfers are no faster
 HEADS = ("pass", "layout after", "tiles", "a tile", "reads", "writes", "on disk")
 
@@ -60,6 +60,14 @@ def covered(layout: Layout, chunk: Shape) -> int:
         ends = np.minimum(size, -(-(firsts + layout.counts(dim)) // side) * side)
         sides.append(int((ends - firsts // side * side).sum()))
     return math.prod(sides)
+
+
+def runs(layout: Layout, *, fortran: bool = False) -> int:
+    """Number of contiguous runs on disk of all blocks of an array in C order, or in Fortran order."""
+    order = slice(None, None, -1 if fortran else 1)
+    shape, parts = layout.shape[order], layout.parts[order]
+    last = max((d for d, count in enumerate(parts) if count > 1), default=None)
+    return 1 if last is None else math.prod(shape[:last]) * parts[last]
 
 
 class Tile(NamedTuple):

@@ -20,18 +20,16 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from ..atomic import opened
-from ..io.flat import FlatSink, Numbers
+from ..io.flat import FileNumbers, FlatSink
 from ..io.grid import Box, block_index, boxes_of, shape_of, starts, subboxes, within
-from ..io.source import Sink, Source, aligned
+from ..io.source import Sink, Source, aligned, has_names
 from ..io.writing import shards_of
 from ..layout.layout import Layout
 from ..layout.padded_array import PaddedArray, padded, stored_of
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
-from .partition import Shape
-from .tiles import given_dtype
+from .tiles import Shape, given_dtype
 
-PLAIN = (".npy", ".nii", ".gz")  # any part of these files can be read alone
 Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the host
 
 
@@ -66,14 +64,14 @@ class Scratch:
     def flush(self) -> None:
         self.file.flush()
 
-    def _box(self, file: int, at: Box) -> tuple[Numbers, Box]:
+    def _box(self, file: int, at: Box) -> tuple[FileNumbers, Box]:
         """The box that contains a part, as a separate array, and the part's place in it."""
         indices = [bisect.bisect_right(firsts, side.start) - 1 for firsts, side in zip(self.sides, at, strict=True)]
         ends = [(firsts[i], firsts[i + 1]) for firsts, i in zip(self.sides, indices, strict=True)]
         shape = tuple(end - start for start, end in ends)
         sizes = [firsts[-1] for firsts in self.sides]
         before = sum(math.prod((*shape[:dim], start, *sizes[dim + 1 :])) for dim, (start, _) in enumerate(ends))
-        numbers = Numbers(file, self.file.offset + before * self.file.dtype.itemsize, shape, self.file.dtype)
+        numbers = FileNumbers(file, self.file.offset + before * self.file.dtype.itemsize, shape, self.file.dtype)
         return numbers, within(at, [start for start, _ in ends])
 
 
@@ -86,7 +84,7 @@ def scratch_of(file: Sink, *layouts: Layout) -> Scratch:
 
 def chunk_of(source: Source) -> Shape | None:
     """Chunk shape for reading a file; None if any part can be read alone."""
-    return None if source.path.suffix.lower() in PLAIN or math.prod(source.chunk) == 1 else source.chunk
+    return source.chunk if has_names(source.path) and math.prod(source.chunk) > 1 else None
 
 
 def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.dtype, most: int) -> Values:

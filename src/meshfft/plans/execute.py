@@ -8,7 +8,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -17,7 +17,8 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..kept import Trial, check_alike, failing
+from ..collectives.processes import exchange
+from ..kept import Trial, failing
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from ..layout.padded_array import AnyArray, AnyStored, padded, stored_of
@@ -102,7 +103,18 @@ def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -
             f"the plan has kernels that failed their trials on {chip.name}: {', '.join(failed)}: {remedy}"
         )
     if isinstance(mesh, Mesh) and not traced:
-        check_alike(walk.name, mesh.devices.flat)
+        check_steps(walk.name, mesh.devices.flat)
+
+
+def check_steps(steps: str, devices: Iterable[jax.Device]) -> None:
+    """Raises RuntimeError in every process that has some of these devices, unless all of them take the same steps."""
+    said = exchange(steps, devices)
+    first = min(said)
+    if others := [process for process, taken in said.items() if taken != said[first]]:
+        raise RuntimeError(
+            f"processes {others} take other steps than process {first}, as verdicts on kernels differ: name one "
+            "folder for all by mf.cache(folder), or give engine='xla'"
+        )
 
 
 def check_donated(arrays: tuple[AnyStored, ...], walk: Walk, dtype: np.dtype, planes: bool) -> None:

@@ -1,0 +1,300 @@
+"""`meshfft reconstruct`: the image that coils sampled, of the readouts of a scan, or of arrays in files.
+
+    position in mm = affine @ (i, j, k, 1)     of the voxel with these indices along X, Y and Z
+
+The affine is that of the flags, or of the NIfTI file of the maps, or follows from the sizes of an ISMRMRD file.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from jax.sharding import Mesh
+
+import meshfft
+
+from ..functions.reconstruct import check_maps, coil_images
+from ..io import Source, open_array, write_array
+from ..io.ismrmrd import Encoding, Scan, encodings_of, is_scan, read_scan
+from ..io.nifti import SPACE, checked_affine, coils_first, is_nifti, nifti_affine, voxels
+from ..io.refusals import readable
+from ..io.source import FORMATS
+from ..nufft.plan import ScatteredPlan
+from ..nufft.points import Scattered
+from . import flags as read
+from .cluster import everywhere
+from .output import guarded
+from .scattered import (
+    KEY,
+    Asked,
+    AtPoints,
+    Command,
+    OpenedData,
+    OriginFlag,
+    TolFlag,
+    asked_for,
+    check_unit_name,
+    dataset_in,
+    finish,
+    points_at,
+    read_points,
+    record,
+    run_command,
+    words,
+)
+
+MOST_TEXT = 4096  # bytes of a text file with 4 x 4 numbers
+DENSITIES = ("pipe", "none")
+ROUNDS = 12
+
+Affine = tuple[tuple[float, ...], ...]
+
+
+@guarded
+@read.with_flags
+def reconstruct(
+    source: Annotated[Path, typer.Argument(metavar="KSPACE", help="ISMRMRD; or (coils, points...): .npy, .h5, .zarr.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help=f"{', '.join(FORMATS)}; of NIfTI: magnitude.")],
+    *,
+    at: AtPoints,
+    select: Annotated[str, read.option("NAME=I,...", "Readouts of ISMRMRD: slice=2,repetition=0, or phase=all.")] = "",
+    maps: Annotated[
+        Path | None, read.option("FILE", "Of coils, (coils, N, N, ...), NIfTI (N, N, N, coils); else in KSPACE.")
+    ] = None,
+    iterations: Annotated[int, read.option("N", "Steps of conjugate gradients; with --tv in rounds of 5.")] = 20,
+    density: Annotated[str, read.option("NAME", "Start from Pipe's weights: pipe, or none.")] = "pipe",
+    l2: Annotated[float, read.option("X", "Weight of |x|^2: 1e-3.")] = 0.0,
+    tv: Annotated[float, read.option("X", "Weight of total variation: 1e-4.")] = 0.0,
+    tol: TolFlag = 1e-4,
+    origin: OriginFlag = "centre",
+    voxel: Annotated[
+        str | None, read.option("X,X,...", "Size of a voxel along each dimension, in mm: 1.5,1.5,3.")
+    ] = None,
+    affine: Annotated[
+        Path | None, read.option("FILE", "Where voxels are: a NIfTI file, or 4 x 4 numbers in .npy, .txt.")
+    ] = None,
+    as_complex: Annotated[bool, read.switch("--complex", "Complex numbers in NIfTI too.")] = False,
+    files: read.Files,
+) -> None:
+    """Find the image whose samples along a trajectory coils have taken: CG-SENSE.
+
+    min |A S x - d|^2 by conjugate gradients on the Toeplitz normal equations
+    N x = b, N = S* A* A S and b = S* A* d, from the density-compensated adjoint
+    on. A is the transform at the points, d the samples, S the maps of the coils,
+    without which every coil has an image. Weights are relative: --l2 to the
+    largest eigenvalue of N, --tv also to the brightest pixel of the start.
+
+    An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image, of
+    several images those of --select, without noise and navigators. It gives the
+    size of the image, but no unit of a trajectory. Any other .h5, or .zarr, has
+    datasets kspace, of complex numbers, traj, and maps where there is one;
+    --points and --maps name other files. Coordinate j of a point is of dimension
+    j of the image. Pixels count from the centre, N // 2, as in MRI, sigpy and
+    BART; --origin corner counts them from 0, as the other commands do.
+
+    NIfTI has the image first and coils last. Its voxels are where --affine says,
+    or maps in NIfTI do; or of the size of --voxel, or of an ISMRMRD file's, with
+    the pixel that counts as 0 in the origin; else of size 1, without a unit.
+    """
+
+    def asked() -> Asked:
+        how: read.Keywords = {"tol": tol, "origin": origin, "scan": is_scan(source, files.dataset)}
+        more: read.Keywords = {"select": select, "maps": maps, "iterations": iterations, "density": density}
+        found = asked_for(source, target, files, at, **how, **more, l2=l2, tv=tv, complex=as_complex)
+        shape = found.shape or _sizes_in(source, files.dataset)
+        if shape is None:
+            raise ValueError("the size of the image is not given: give --shape N,N,..., as 128,128")
+        _check(found.more)
+        found.more["affine"] = read_affine(voxel, affine, shape, origin, target)
+        return found._replace(shape=shape)
+
+    run_command(files, asked, Command("reconstruct", tuple(FORMATS), True, _measured, _coil_images, _reconstruct))
+
+
+def _check(more: read.Keywords) -> None:
+    read.check_choice(more["density"], DENSITIES, "--density")
+    if more["iterations"]:
+        read.check_count(more["iterations"], "--iterations", "steps")
+    for name in ("l2", "tv"):
+        if not (math.isfinite(more[name]) and more[name] >= 0):
+            raise ValueError(f"--{name} {more[name]} is no weight: give 0 or more, as 1e-4")
+    if more["tv"] and more["density"] == "none":
+        raise ValueError("--tv is relative to the start, and --density none starts from zero: leave one out")
+
+
+def _sizes_in(source: Path, dataset: str | None) -> tuple[int, ...] | None:
+    found = {one.sizes for one in encodings_of(source, dataset)}
+    if len(found) > 1:
+        raise ValueError(f"{source} has encoded matrices {sorted(found)}: give --shape N,N,...")
+    return found.pop() if found else None
+
+
+@contextlib.contextmanager
+def _measured(asked: Asked) -> Iterator[OpenedData]:
+    """The data of the coils, their points, and the flags with the unit of computed points and an affine."""
+    more = {**asked.more, "affine": everywhere(lambda: _affine(asked))}
+    asked, source, dataset = asked._replace(more=more), asked.source, asked.files.dataset
+    if not is_scan(source, dataset):
+        if more["select"]:
+            raise ValueError(f"{source} is no ISMRMRD file, of which --select takes readouts: leave it out")
+        with open_array(source, dataset_in(source, dataset, "kspace")) as array:
+            yield asked, array, everywhere(lambda: read_points(asked, None))
+        return
+    inside = asked.points is None
+    scan = everywhere(lambda: read_scan(source, dataset, more["select"], trajectory=inside))
+    asked.files.reporter.say(f"{source}: {scan.words}.")
+    asked = _with_unit(asked, scan) if inside else asked
+    points = partial(points_at, asked, scan.points, source) if inside else partial(read_points, asked, None)
+    yield asked, scan.values, everywhere(points)
+
+
+def _with_unit(asked: Asked, scan: Scan) -> Asked:
+    """The flags with the unit of a scan's points; refuses another."""
+    sizes, unit = scan.encoding.sizes, asked.points_unit
+    if scan.cartesian and unit not in (None, "turns"):
+        turns = f"{asked.source} is Cartesian and its points are computed, in turns"
+        raise ValueError(f"{turns}: leave out --points-unit {unit}")
+    if not scan.cartesian:
+        check_unit_name(unit)
+    if unit == "field-of-view" and asked.shape != sizes:
+        both = f"{asked.source} encodes a field of view of {sizes} pixels, --shape has {asked.shape}"
+        raise ValueError(f"{both}: leave out --shape, or give the points in turns")
+    return asked._replace(points_unit=unit or "turns")
+
+
+def _affine(asked: Asked) -> Affine | None:
+    """The affine of the flags, else of the maps, else of the scan, if the output can store one."""
+    given: Affine | None = asked.more["affine"]
+    maps: Path | None = asked.more["maps"]
+    if given is not None or asked.target.suffix == ".npy":
+        return given
+    if maps and is_nifti(maps):
+        return _rows(nifti_affine(maps), f"that of {maps}")
+    encodings = {*encodings_of(asked.source, asked.files.dataset)} if asked.points is None else set[Encoding]()
+    one = encodings.pop() if len(encodings) == 1 else None
+    if one is None or len(asked.shape or ()) != len(one.sizes) or min(one.field_of_view) <= 0:
+        return None
+    sizes = [size / n for size, n in zip(one.field_of_view, one.matrix, strict=True)]  # with the thickness of a plane
+    return _of_sizes(sizes, asked.shape or (), asked.origin)
+
+
+def read_affine(
+    voxel: str | None, file: Path | None, shape: tuple[int, ...], origin: str, target: Path
+) -> Affine | None:
+    """The affine that --voxel or --affine says, None without them."""
+    if voxel is None and file is None:
+        return None
+    flag = "--affine" if voxel is None else "--voxel"
+    if voxel is not None and file is not None:
+        raise ValueError("--affine has the size of voxels: leave out --voxel")
+    if target.suffix == ".npy":
+        raise ValueError(f"{target} has no room for {flag}: write .nii, .nii.gz or .zarr, or leave it out")
+    if len(shape) > SPACE:
+        raise ValueError(f"{flag} is of at most 3 dimensions, and --shape has {len(shape)}: leave it out")
+    if file is not None:
+        return _affine_in(file)
+    try:
+        sizes = [float(word) for word in (voxel or "").split(",")]
+    except ValueError:
+        sizes = []
+    if len(sizes) != len(shape) or not all(0 < size < math.inf for size in sizes):
+        example = ",".join(["1.5"] * len(shape))
+        raise ValueError(f"--voxel {voxel!r} is no size of {len(shape)} dimensions: give each in mm, as {example}")
+    return _of_sizes(sizes, shape, origin)
+
+
+def _of_sizes(sizes: Sequence[float], shape: tuple[int, ...], origin: str) -> Affine:
+    """The affine of axes along X, Y and Z; a plane's sizes may include its thickness."""
+    affine = np.diag([*sizes, *(1.0,) * (4 - len(sizes))])
+    for dim, n in enumerate(shape if origin == "centre" else ()):
+        affine[dim, 3] = -sizes[dim] * (n // 2)
+    return _rows(affine, f"a voxel of {' x '.join(map(str, sizes))} mm")
+
+
+def _affine_in(path: Path) -> Affine:
+    if not path.is_file():
+        raise FileNotFoundError(f"--affine {path} is no file: give a NIfTI file, or 4 x 4 numbers in .npy or .txt")
+    if is_nifti(path):
+        return _rows(nifti_affine(path), f"--affine {path}")
+    with readable(path):
+        if path.suffix == ".npy":
+            with open_array(path) as source:
+                found = source[...] if source.shape == (4, 4) else np.empty(0)
+        else:
+            with open(path, encoding="utf-8") as file:
+                found = np.array([line.split() for line in file.read(MOST_TEXT).splitlines() if line.strip()], float)
+    return _rows(found, f"--affine {path}")
+
+
+def _rows(affine: np.ndarray, what: str) -> Affine:
+    return tuple(tuple(map(float, row)) for row in checked_affine(affine, what))
+
+
+def _coil_images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
+    """The shape of the images of all coils; refuses data and maps of other shapes."""
+    try:
+        images = coil_images(array.shape, points.shape, asked.shape or ())
+    except ValueError as error:
+        raise ValueError(f"{asked.source}: {error}") from None
+    with _maps(asked, points.dims) as maps:
+        try:
+            check_maps(None if maps is None else maps.shape, images, points.dims)
+        except ValueError as error:
+            assert maps is not None
+            last = ", in NIfTI with the coils last" * is_nifti(maps.path)
+            raise ValueError(f"{maps.path}: {error}{last}") from None
+    return images
+
+
+@contextlib.contextmanager
+def _maps(asked: Asked, dims: int) -> Iterator[Source | None]:
+    if (found := _maps_in(asked)) is None:
+        yield None
+        return
+    with open_array(*found) as array:
+        yield coils_first(array, dims)
+
+
+def _maps_in(asked: Asked) -> tuple[Path, str | None] | None:
+    path: Path = asked.more["maps"] or asked.source
+    dataset = dataset_in(path, None, "maps")
+    return None if asked.more["maps"] is None and dataset is None else (path, dataset)
+
+
+def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> None:
+    dtype, more, say = plan.dtype, asked.more, asked.files.reporter.say
+    found = _maps_in(asked)
+    made = {**record(asked, plan, "reconstruct"), **more, "maps": str(found[0]) if found else None}
+    with asked.files.reporter.progress(more["iterations"], in_bytes=False) as progress:
+        progress.begin("read")
+        values = meshfft.shard(array.astype(dtype), mesh, plan.out_layout.spec)
+        with _maps(asked, plan.points.dims) as source:
+            maps = None if source is None else meshfft.shard(source.astype(dtype), mesh, plan.in_layout.spec)
+
+        def report(part: str, done: int, residual: float) -> None:
+            if part != progress.part:
+                progress.begin(part)
+            progress.note = f", residual {residual:.2e}" if math.isfinite(residual) else ""
+            progress.advance(done - progress.done)
+
+        weights: read.Keywords = {name: more[name] for name in ("iterations", "l2", "tv")}
+        rounds = ROUNDS if more["density"] == "pipe" else 0
+        image, residuals = meshfft.reconstruct(values, plan, maps=maps, density=rounds, report=report, **weights)
+        progress.begin("write")
+        nifti, affine = is_nifti(asked.target), more["affine"]
+        magnitude = nifti and not more["complex"]
+        y = voxels(image, plan.points.dims, magnitude) if nifti else image
+        how: read.Keywords = {"about": {KEY: made}, "affine": affine and np.array(affine)}
+        write_array(asked.target, y, overwrite=asked.files.overwrite, **how)
+    start, end = residuals[0], residuals[-1]
+    say(f"Residual |b - N x| / |b|: {start:.3g} at the start, {end:.3g} after {more['iterations']} steps.")
+    if affine:
+        sizes = np.linalg.norm(np.array(affine)[:3, : plan.points.dims], axis=0)
+        say(f"Voxels of {' x '.join(f'{size:.4g}' for size in sizes)} mm.")
+    facts = {**plan.to_dict(), **made, "residuals": list(residuals)}
+    finish(asked, facts, progress.timings, f"{'magnitude, ' * magnitude}{words(y)}")
