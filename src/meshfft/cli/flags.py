@@ -7,7 +7,8 @@ command: `with_flags` makes each field a flag.
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from ..operators.transform import KINDS, NORMS
 from ..steps.problem import ENGINE_OPTIONS, RINGS
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
-from .output import Reporter
+from .output import Progress, Timing, bar, log, print_json, print_timings, say
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
 CHOICES = {
@@ -78,7 +79,7 @@ JsonFlag = Annotated[bool, switch("--json", "Print one JSON object instead.")]
 
 
 class Files(NamedTuple):
-    """The flags of every command that reads and writes files, as one of several processes if so asked."""
+    """The flags of every command that reads and writes files. Of several processes the first prints, and all log."""
 
     dataset: Annotated[str | None, option("NAME", "Which array of an HDF5 or Zarr file.")] = None
     overwrite: Annotated[bool, switch("--overwrite", "Replace OUT where it exists.")] = False
@@ -90,9 +91,23 @@ class Files(NamedTuple):
     log_json: Annotated[bool, switch("--log-json", "Log every part to stderr, as JSON lines.")] = False
     quiet: Annotated[bool, switch("--quiet", "Print no plan, progress or table; refusals still.")] = False
 
-    @property
-    def reporter(self) -> Reporter:
-        return Reporter(self.as_json, self.log_json, self.quiet)
+    def say(self, text: str) -> None:
+        if jax.process_index() == 0 and not (self.as_json or self.quiet):
+            say(text)
+
+    def progress(self, total: int, *, in_bytes: bool = True) -> AbstractContextManager[Progress]:
+        process = jax.process_index()
+        if self.log_json:
+            return log(total, process)
+        return bar(total, in_bytes=in_bytes, shown=process == 0 and not self.quiet)
+
+    def finish(self, facts: Mapping[str, object], timings: Sequence[Timing], wrote: str) -> None:
+        """Prints the facts as JSON, or the timings and the output."""
+        if jax.process_index() == 0 and self.as_json:
+            print_json({**facts, "measured": [timing._asdict() for timing in timings]})
+        elif jax.process_index() == 0 and not self.quiet:
+            print_timings(timings)
+            say(wrote)
 
 
 class PlanFlags(NamedTuple):

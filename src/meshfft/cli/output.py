@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, ParamSpec
 
-import jax
 import numpy as np
 import typer
 from rich import box
@@ -197,32 +196,6 @@ def log(total: int, process: int) -> Iterator[Progress]:
         tell(progress, "failed", reason=type(error).__name__)
         raise
     progress.end()
-
-
-class Reporter(NamedTuple):
-    """Reports of a run of one or several processes: the first prints, all log."""
-
-    as_json: bool
-    log_json: bool
-    quiet: bool
-
-    def say(self, text: str) -> None:
-        if jax.process_index() == 0 and not (self.as_json or self.quiet):
-            say(text)
-
-    def progress(self, total: int, *, in_bytes: bool = True) -> contextlib.AbstractContextManager[Progress]:
-        process = jax.process_index()
-        if self.log_json:
-            return log(total, process)
-        return bar(total, in_bytes=in_bytes, shown=process == 0 and not self.quiet)
-
-    def finish(self, facts: Mapping[str, object], timings: Sequence[Timing], wrote: str) -> None:
-        """Prints the facts as JSON, or the timings and the output."""
-        if jax.process_index() == 0 and self.as_json:
-            print_json({**facts, "measured": [timing._asdict() for timing in timings]})
-        elif jax.process_index() == 0 and not self.quiet:
-            print_timings(timings)
-            say(wrote)
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:

@@ -147,7 +147,7 @@ def _measured(asked: Asked) -> Iterator[OpenedData]:
         return
     inside = asked.points is None
     scan = everywhere(lambda: read_scan(source, dataset, more["select"], trajectory=inside))
-    asked.files.reporter.say(f"{source}: {scan.words}.")
+    asked.files.say(f"{source}: {scan.words}.")
     asked = _with_unit(asked, scan) if inside else asked
     points = partial(points_at, asked, scan.points, source) if inside else partial(read_points, asked, None)
     yield asked, scan.values, everywhere(points)
@@ -267,10 +267,10 @@ def _maps_in(asked: Asked) -> tuple[Path, str | None] | None:
 
 
 def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> None:
-    dtype, more, say = plan.dtype, asked.more, asked.files.reporter.say
+    dtype, more, say = plan.dtype, asked.more, asked.files.say
     found = _maps_in(asked)
     made = {**record(asked, plan, "reconstruct"), **more, "maps": str(found[0]) if found else None}
-    with asked.files.reporter.progress(more["iterations"], in_bytes=False) as progress:
+    with asked.files.progress(more["iterations"], in_bytes=False) as progress:
         progress.begin("read")
         values = meshfft.shard(array.astype(dtype), mesh, plan.out_layout.spec)
         with _maps(asked, plan.points.dims) as source:

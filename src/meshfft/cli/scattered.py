@@ -104,7 +104,7 @@ def _run(asked: Asked, command: Command) -> None:
         if command.even and not plan.in_layout.even:
             raise ValueError(f"--mesh does not cut images {shape} evenly: give one that divides them, or --spec")
         agree({"this plan": str(plan)})
-        asked.files.reporter.say(f"{'Adjoint of the ' * asked.more.get('adjoint', False)}{plan}\n")
+        asked.files.say(f"{'Adjoint of the ' * asked.more.get('adjoint', False)}{plan}\n")
         check_run(plan.peak_bytes, mesh.local_devices)
         command.work(asked, array, plan, mesh)
 
@@ -224,7 +224,7 @@ def record(asked: Asked, plan: ScatteredPlan, kind: str) -> dict[str, object]:
 
 def finish(asked: Asked, facts: read.Keywords, timings: Sequence[Timing], wrote: str) -> None:
     files = {"input": str(asked.source), "output": str(asked.target), "points_file": str(asked.points or asked.source)}
-    asked.files.reporter.finish({**facts, **files}, timings, f"Wrote {asked.target}: {wrote}.")
+    asked.files.finish({**facts, **files}, timings, f"Wrote {asked.target}: {wrote}.")
 
 
 def words(array: jax.Array | meshfft.PaddedArray) -> str:
@@ -283,7 +283,7 @@ def _transform(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> 
     adjoint, layouts, dtype = asked.more["adjoint"], (plan.in_layout, plan.out_layout), plan.dtype
     made = record(asked, plan, "nufft_adjoint" if adjoint else "nufft")
     blocks = sum(math.prod(layout.block) for layout in layouts) * dtype.itemsize * len(mesh.local_devices)
-    with asked.files.reporter.progress(blocks) as progress:
+    with asked.files.progress(blocks) as progress:
         progress.begin("read")
         values = dataclasses.replace(progress.counting(array), dtype=dtype)
         x = jax.block_until_ready(meshfft.shard(values, mesh, layouts[adjoint].spec))

@@ -58,7 +58,7 @@ class Prepared(NamedTuple):
         return (last, first) if self.solves else (first, last)
 
     def say(self, text: str) -> None:
-        self.flags.files.reporter.say(text)
+        self.flags.files.say(text)
 
 
 @guarded
@@ -177,7 +177,7 @@ def _in_core(job: Prepared) -> Made:
     together(lambda: check_room(flags.target, math.prod(leaves.shape) * dtype.itemsize))
     parts = [job.ends[0]] if job.solves else [(one.in_layout, one.in_dtype) for one in (plan, *plan.stages)]
     nbytes = sum(math.prod(layout.block) * kind.itemsize for layout, kind in (*parts, (leaves, dtype)))
-    with flags.files.reporter.progress(nbytes * len(devices)) as progress:
+    with flags.files.progress(nbytes * len(devices)) as progress:
         source = dataclasses.replace(progress.counting(job.array), dtype=given_dtype(plan, job.array.dtype))
         load = functools.partial(meshfft.shard, source, job.mesh, comes.spec)
         y, found = _solved(job, load, progress) if job.solves else (run_stages(plan, load, progress), {})
@@ -237,7 +237,7 @@ def _in_passes(job: Prepared) -> Made:
 
     todo = left or passes
     how: read.Keywords = {"overwrite": flags.files.overwrite, "resume": flags.resume, "record": job.record}
-    with flags.files.reporter.progress((todo.read_bytes + todo.written_bytes) // jax.process_count()) as progress:
+    with flags.files.progress((todo.read_bytes + todo.written_bytes) // jax.process_count()) as progress:
         try:
             run_passes(passes, job.array, flags.target, report=progress.advance, begin=begin, **how)
         except KeyboardInterrupt:
@@ -276,4 +276,4 @@ def _finish(job: Prepared, facts: Mapping[str, object], timings: list[Timing]) -
         wrote += f"\nDrew {flags.plot}."
     files = {"input": str(flags.source), "output": str(flags.target), "plot": flags.plot and str(flags.plot)}
     files |= {"points": str(flags.sampling.path)} if flags.sampling else {}
-    flags.files.reporter.finish({**facts, **files}, timings, wrote)
+    flags.files.finish({**facts, **files}, timings, wrote)

@@ -68,6 +68,11 @@ def together(work: Callable[[], T]) -> T:
     return result
 
 
+def on_first(work: Callable[[], T]) -> T | None:
+    """Runs `work` in process 0; all processes wait for it, and fail if it fails."""
+    return together(lambda: work() if jax.process_index() == 0 else None)
+
+
 def check_alike(facts: Mapping[str, object]) -> None:
     """Raises ValueError in every process unless all give the same plain values, by name."""
     said = exchange(facts)

@@ -41,19 +41,15 @@ def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
         if plain.read(3) == b"CDF":
             raise Refused(f"{path} is NetCDF of an old format: copy it to NetCDF-4, as nccopy -k nc4 IN OUT does")
     with h5py.File(path, "r") as file:
-        array = _chosen(path, file, dataset)
+        array = None if dataset is None else named(path, file, dataset.strip("/"))
+        if array is None:
+            arrays = _datasets(path, file)
+            found = {name: (_dims(one), _attributes(one)) for name, one in arrays.items()}
+            array = arrays[choose(path, found, dataset)]
         check_numbers(path, array.shape, array.dtype)
         name, read = array.name.strip("/"), _reader(path, array)
         source = source_of(path, array.shape, array.dtype, read, check, chunk=array.chunks, name=name)
         yield described(source, _labels(path, array), _attributes(array))
-
-
-def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset":
-    array = None if dataset is None else named(path, file, dataset.strip("/"))
-    if array is None:
-        arrays = _datasets(path, file)
-        array = arrays[choose(path, {name: (_dims(one), _attributes(one)) for name, one in arrays.items()}, dataset)]
-    return array
 
 
 def named(path: Path, group: "h5py.Group", name: str) -> "h5py.Dataset | None":

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..atomic import refuse_existing, replacing, scratch
-from ..collectives.processes import exchange, together
+from ..collectives.processes import exchange, on_first, together
 from ..extras import need
 from ..layout.layout import Layout, dim_name, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
@@ -155,14 +155,12 @@ def _format_of(kind: str) -> Format:
 def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink], fill: Callable[[Sink], None]) -> None:
     with contextlib.ExitStack() as stack:
 
-        def begin() -> str | None:
-            if jax.process_index() > 0:
-                return None
+        def begin() -> str:
             temporary = stack.enter_context(_complete(path, overwrite))
             create(temporary)
             return temporary.name
 
-        shared = path.resolve().with_name(exchange(together(begin))[0])
+        shared = path.resolve().with_name(exchange(on_first(begin))[0])
 
         def opened() -> Sink:
             if not shared.exists():

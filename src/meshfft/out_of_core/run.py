@@ -24,7 +24,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from ..atomic import files_in, put
-from ..collectives.processes import check_alike, together
+from ..collectives.processes import check_alike, on_first, together
 from ..io.grid import LEAST_BYTES, grid_of_tiles
 from ..io.record import Record
 from ..io.source import Sink
@@ -73,14 +73,9 @@ def run_passes(
     agreed, most = _agreed(made, source), max(LEAST_BYTES, transfer_bytes(made.budget))
     run = _Run(together(lambda: _local(made)), source, agreed, journal_of(made, target), most, record, report)
     with contextlib.ExitStack() as stack:
-        _on_first(lambda: stack.enter_context(run.begun(resume=resume, overwrite=overwrite)))
+        on_first(lambda: stack.enter_context(run.begun(resume=resume, overwrite=overwrite)))
         run.passes(begin)
-        _on_first(lambda: run.finish(overwrite))
-
-
-def _on_first(work: Callable[[], object]) -> None:
-    """Runs `work` in process 0; all processes wait for it, and fail if it fails."""
-    together(lambda: work() if jax.process_index() == 0 else None)
+        on_first(lambda: run.finish(overwrite))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,13 +112,13 @@ class _Run:
             LOG.info("pass %d of %d: %d of %d tiles are done", number + 1, len(finished), done.sum(), done.size)
             if not done.all():
                 if not done.any():
-                    _on_first(functools.partial(self._create, number))
+                    on_first(functools.partial(self._create, number))
                 mine = np.flatnonzero(~done)[jax.process_index() :: jax.process_count()].tolist()
                 together(functools.partial(self._tiles, number, mine))
                 if number == 0:
                     together(self._check_source)
             if number > 0:
-                _on_first(functools.partial(clear, self._path(number - 1)))
+                on_first(functools.partial(clear, self._path(number - 1)))
 
     def finish(self, overwrite: bool) -> None:
         if not self.journal.moved():
