@@ -305,3 +305,11 @@ def test_an_affine_that_is_none_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=words):
             write_array(tmp_path / "a.nii", jax.numpy.ones((4, 4)), affine=affine)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("dtype", ["?", "f2"])
+def test_types_that_a_format_has_not_are_refused(tmp_path: Path, dtype: str) -> None:
+    """Catches an error of another package, after the file was begun, for a type that NIfTI has no code for."""
+    with pytest.raises(ValueError, match="which NIfTI has not: give int8 or float32"):
+        write_array(tmp_path / "a.nii.gz", jax.numpy.ones((4, 4), dtype))
+    assert os.listdir(tmp_path) == []
