@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..extras import need
 from .grid import Box
 from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, choose, coordinate_of, described, dims_of, plain_json, words
 from .refusals import Refused, Unnamed, check_chunk, check_numbers, unchanged
@@ -36,7 +35,9 @@ HIDDEN = "_nc4_non_coord_"  # prefix of an array with the name of a dimension
 
 @contextlib.contextmanager
 def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
-    h5py, check = need("h5py", "reading HDF5"), unchanged(path)
+    import h5py
+
+    check = unchanged(path)
     with open(path, "rb") as plain:
         if plain.read(3) == b"CDF":
             raise Refused(f"{path} is NetCDF of an old format: copy it to NetCDF-4, as nccopy -k nc4 IN OUT does")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..extras import need
 from .flat import FlatSink, checked_sink, reserve
 from .hdf5 import HIDDEN, INTERNAL, NETCDF, ONLY_A_DIMENSION, open_hdf5
 from .record import KEY
@@ -33,7 +32,9 @@ LOST = re.compile("[\0\ud800-\udfff]")  # not storable as HDF5 text: zeros and s
 
 
 def create_hdf5(path: Path, header: Header) -> FlatSink:
-    h5py, labels = need("h5py", "writing HDF5"), header.labels
+    import h5py
+
+    labels = header.labels
     dims, name = labels.dims, _stored_name(labels.name, labels.dims)
     own = {one.name: one for one in labels.coordinates if one.dims == (one.name,)}
     with system_errors(), h5py.File(path, "x", track_order=True) as file:
@@ -49,7 +50,8 @@ def create_hdf5(path: Path, header: Header) -> FlatSink:
 
 
 def reopen_hdf5(path: Path) -> FlatSink:
-    h5py = need("h5py", "writing HDF5")
+    import h5py
+
     with h5py.File(path, "r") as file:
         array = file[file.attrs[KEY]]
         sink = checked_sink(path, array.shape, False, array.dtype, array.id.get_offset() or 0)

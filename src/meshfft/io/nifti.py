@@ -51,6 +51,7 @@ def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
 
 def nifti_affine(path: Path) -> np.ndarray:
     """Affine of a NIfTI file, from voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
+    need("nibabel", "reading NIfTI")
     packed = path.name.lower().endswith(".gz")
     with readable(path), gzip.open(path) if packed else open(path, "rb") as file:
         return np.asarray(_header(file.read(HEAD_BYTES)).get_best_affine(), float)
@@ -93,7 +94,9 @@ def voxels(image: jax.Array, dims: int, magnitude: bool) -> jax.Array:
 
 @contextlib.contextmanager
 def _open(path: Path, _: str | None) -> Iterator[Source]:
-    nibabel, check = need("nibabel", "reading NIfTI"), unchanged(path)
+    import nibabel
+
+    check = unchanged(path)
     with _unpacked(path) as plain:
         check()
         image = nibabel.load(plain, mmap=False)
@@ -147,12 +150,12 @@ def _needed(path: Path) -> int:
 
 
 def _header(head: bytes) -> "nibabel.Nifti1Header":
-    package = need("nibabel", "reading NIfTI")
-    kinds = [kind for kind in (package.Nifti1Header, package.Nifti2Header) if kind.may_contain_header(head)]
+    import nibabel
+
+    kinds = [kind for kind in (nibabel.Nifti1Header, nibabel.Nifti2Header) if kind.may_contain_header(head)]
     if len(kinds) != 1:
         raise ValueError("no header of NIfTI")
-    header: nibabel.Nifti1Header = kinds[0].from_fileobj(io.BytesIO(head), check=False)
-    return header
+    return kinds[0].from_fileobj(io.BytesIO(head), check=False)
 
 
 def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:
@@ -164,7 +167,9 @@ def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:
 
 
 def _create(path: Path, header: Header) -> FlatSink:
-    made = need("nibabel", "writing NIfTI").Nifti1Header()
+    import nibabel
+
+    made = nibabel.Nifti1Header()
     made.set_data_dtype(header.dtype)
     made.set_data_shape(header.shape)
     if header.affine is not None:
@@ -178,8 +183,10 @@ def _create(path: Path, header: Header) -> FlatSink:
 
 
 def _reopen(path: Path) -> FlatSink:
+    import nibabel
+
     with open(path, "rb+") as file:
-        made = need("nibabel", "NIfTI").Nifti1Header.from_fileobj(file)
+        made = nibabel.Nifti1Header.from_fileobj(file)
     return checked_sink(path, made.get_data_shape(), True, made.get_data_dtype(), int(made.get_data_offset()))
 
 

@@ -6,10 +6,9 @@ only the requested values are in memory at full size.
 
 import contextlib
 import dataclasses
-import math
 import operator
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, SupportsIndex
@@ -17,11 +16,11 @@ from typing import Any, NamedTuple, Protocol, SupportsIndex
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..layout.storage import Sliceable
+from ..extras import need
+from ..layout.storage import Sliceable, aligned
 from .grid import BOX_BYTES, Box, ChunkGrid, shape_of, starts, subboxes, within
 from .refusals import check_numbers, readable
 
-ALIGNMENT = 64
 HEAD_BYTES = 2**16
 METADATA = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
 
@@ -140,7 +139,7 @@ class Format(NamedTuple):
         open: opens the array, or the one of this name, for reading.
         create: makes a file of full size, or a store without chunks.
         reopen: opens such a file in other processes.
-        package: that reads and writes it; empty for NumPy.
+        package: that reads and writes it, of the extra "files"; empty for NumPy.
         named: whether a file has several arrays, by name, which may be in chunks.
         image: whether it stores only images of space, and no transforms.
         folder: whether it is a folder of files.
@@ -184,10 +183,10 @@ def has_names(path: Path) -> bool:
 def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]:
     """Opens the array in a .npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr file for reading by slices.
 
-    NIfTI voxels are scaled by the header's slope and intercept, as in nibabel. A .nii.gz file is first
-    unpacked to the folder for temporary files. A missing chunk of a Zarr store means zeros, except in a store written
-    here, which is complete. Names, coordinates and attributes of dimensions, as xarray and NetCDF-4 store them, are
-    in `labels`; numbers packed by `scale_factor` and `add_offset` are unpacked. No other file is read.
+    NIfTI voxels are scaled by the header's slope and intercept, as in nibabel. A .nii.gz file is first unpacked to the
+    folder for temporary files. A missing chunk of a Zarr store means zeros, except in a store written here. Names,
+    coordinates and attributes of dimensions, as xarray and NetCDF-4 store them, are in `labels`; numbers packed by
+    `scale_factor` and `add_offset` are unpacked. No other file is read.
 
     Args:
         path: the file, or the folder of a Zarr store.
@@ -216,6 +215,8 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
         raise ValueError(f"{path} is a folder or a device: give a file, or the folder of a Zarr store")
     if not format.named and dataset is not None:
         raise ValueError(f"{path} holds one array without a name: leave out the dataset name {dataset!r}")
+    if format.package:
+        need(format.package, f"reading {format.title}")
     with contextlib.ExitStack() as stack:
         with readable(path):
             source = stack.enter_context(format.open(path, dataset))
@@ -261,14 +262,6 @@ def identity(source: Source) -> dict[str, object]:
         "an input that begins with the checksum": f"{checksum:08x}",
         "an input that changed at": datetime.fromtimestamp(changed, UTC).isoformat(),
     }
-
-
-def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """An empty array that is aligned for JAX on CPUs, which then uses it without a copy."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
-    first = -buffer.ctypes.data % ALIGNMENT
-    return buffer[first : first + nbytes].view(dtype).reshape(shape)
 
 
 def assigning(array: Sliceable) -> Read:

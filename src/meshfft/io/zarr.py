@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..atomic import synced
-from ..extras import need
 from .grid import BOX_BYTES, Box, ChunkGrid, starts, subboxes, within
 from .labels import MOST_COORDINATE, choose, coordinate_of, described, dims_of, plain_json, words
 from .record import KEY
@@ -114,6 +113,8 @@ def _open(path: Path, dataset: str | None) -> Iterator[Source]:
 
 
 def _source(node: ZarrNode) -> Source:
+    import tensorstore
+
     check = unchanged(node.path, next(file for name in NAMES if (file := node.folder / name).exists()))
     spec: dict[str, object] = {"driver": "zarr3" if node.third else "zarr"}
     if KEY in node.attributes:
@@ -132,7 +133,6 @@ def _source(node: ZarrNode) -> Source:
                 raise Refused(f"{node.path} has {file.relative_to(node.root)}, which is no file: make it again")
         with system_errors():
             if out.dtype == dtype:
-                tensorstore = need("tensorstore", "reading Zarr")
                 part = handle[box][tensorstore.d[:].translate_to[0]]
                 tensorstore.array(out, copy=False, write=True).write(part).result()
             else:
@@ -197,13 +197,13 @@ def _check(path: Path, _: Header | None = None) -> None:
 
 
 def _opened(folder: Path, spec: Mapping[str, object], **how: bool) -> "tensorstore.TensorStore":
-    """Opens an array of a store, without a chunk cache."""
+    import tensorstore
+
     _check(folder)
     files = {"driver": "file", "path": f"{folder.absolute()}/"}
-    limits = {"cache_pool": {"total_bytes_limit": 0}}
-    library = need("tensorstore", "reading Zarr")
+    limits = {"cache_pool": {"total_bytes_limit": 0}}  # no cache of chunks
     with system_errors():
-        return library.open({**spec, "kvstore": files, "context": limits}, **how).result()
+        return tensorstore.open({**spec, "kvstore": files, "context": limits}, **how).result()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,10 +21,11 @@ from jax.typing import DTypeLike
 
 from ..layout.layout import AnyMesh, Cut, Layout, axis_sizes
 from ..numerics.dtypes import Precision
+from ..numerics.split_complex import Shape
 from ..operators.transform import FOURIER, becomes, integer, integers, natural_dtype, resolve, transform_of
 from ..plans.plan import Plan
 from ..plans.planning import plan
-from .tiles import Pass, Passes, Shape, buffer_bytes, covered, held_bytes, runs
+from .tiles import Pass, Passes, buffer_bytes, covered, held_bytes, runs
 
 AXES = "pqrstuvw"  # axes of a mesh of tiles; no more dimensions can be cut
 Steps = tuple[Pass, ...]

@@ -17,12 +17,12 @@ import numpy as np
 from ..io.grid import Box, boxes_of, shape_of
 from ..layout.layout import AnyMesh, Layout, axis_sizes, dim_name
 from ..numerics.dtypes import real_dtype
+from ..numerics.split_complex import Shape
 from ..numerics.units import quantity
 from ..operators.transform import Transform
 from ..plans.plan import Plan
 from ..plans.table import WIDTH, ruled
 
-Shape = tuple[int, ...]
 TRANSFER_BYTES = 2**25  # larger transfers are no faster
 HEADS = ("pass", "layout after", "tiles", "a tile", "reads", "writes", "on disk")
 

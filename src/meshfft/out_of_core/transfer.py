@@ -22,13 +22,14 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from ..atomic import opened
 from ..io.flat import FileNumbers, FlatSink
 from ..io.grid import Box, block_index, boxes_of, shape_of, starts, subboxes, within
-from ..io.source import Sink, Source, aligned, has_names
+from ..io.source import Sink, Source, has_names
 from ..io.writing import shards_of
 from ..layout.layout import Layout
 from ..layout.padded_array import PaddedArray, padded, stored_of
-from ..layout.storage import Sliceable
+from ..layout.storage import Sliceable, aligned
+from ..numerics.split_complex import Shape
 from ..plans.plan import Plan
-from .tiles import Shape, given_dtype
+from .tiles import given_dtype
 
 Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the host
 
