@@ -106,7 +106,10 @@ def reconstruct(
         how: read.Keywords = {"tol": tol, "origin": origin, "scan": is_scan(source, files.dataset)}
         more: read.Keywords = {"select": select, "maps": maps, "iterations": iterations, "density": density}
         found = asked_for(source, target, files, at, **how, **more, l2=l2, tv=tv, complex=as_complex)
-        shape = found.shape or _sizes_in(source, files.dataset)
+        encoded = {one.sizes for one in encodings_of(source, files.dataset)} if found.shape is None else set()
+        if len(encoded) > 1:
+            raise ValueError(f"{source} has encoded matrices {sorted(encoded)}: give --shape N,N,...")
+        shape = found.shape or next(iter(encoded), None)
         if shape is None:
             raise ValueError("the size of the image is not given: give --shape N,N,..., as 128,128")
         _check(found.more)
@@ -125,13 +128,6 @@ def _check(more: read.Keywords) -> None:
             raise ValueError(f"--{name} {more[name]} is no weight: give 0 or more, as 1e-4")
     if more["tv"] and more["density"] == "none":
         raise ValueError("--tv is relative to the start, and --density none starts from zero: leave one out")
-
-
-def _sizes_in(source: Path, dataset: str | None) -> tuple[int, ...] | None:
-    found = {one.sizes for one in encodings_of(source, dataset)}
-    if len(found) > 1:
-        raise ValueError(f"{source} has encoded matrices {sorted(found)}: give --shape N,N,...")
-    return found.pop() if found else None
 
 
 @contextlib.contextmanager

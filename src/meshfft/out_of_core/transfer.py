@@ -122,7 +122,13 @@ def write_tile(
     else:
         parts = [_Part(box, block) for box, block in shards_of(stored_of(y), plan.out_layout)]
     for box in sink.boxes(at, most):
-        values = _gathered(parts, within(box, starts(at)), y.dtype)
+        overlaps = list(_overlaps(parts, within(box, starts(at))))
+        if len(overlaps) == 1:
+            values = overlaps[0][0]
+        else:
+            values = np.empty(shape_of(box), y.dtype)
+            for block, inside in overlaps:
+                values[inside] = block
         sink.write(box, values)
         report(values.nbytes)
     sink.flush()
@@ -140,16 +146,6 @@ def _boxes(array: Sliceable | Scratch, at: Box, itemsize: int, most: int) -> Ite
         return array.boxes(at, most)
     chunk, fortran = (chunk_of(array), array.fortran) if isinstance(array, Source) else (None, False)
     return subboxes(at, chunk or (1,) * len(at), itemsize, most, fortran=fortran)
-
-
-def _gathered(parts: Sequence[_Part], box: Box, dtype: np.dtype) -> np.ndarray:
-    overlaps = list(_overlaps(parts, box))
-    if len(overlaps) == 1:
-        return overlaps[0][0]
-    values = np.empty(shape_of(box), dtype)
-    for block, inside in overlaps:
-        values[inside] = block
-    return values
 
 
 def _overlaps(parts: Sequence[_Part], box: Box) -> Iterator[tuple[np.ndarray, Box]]:
