@@ -167,9 +167,7 @@ class Passes:
 
     @property
     def peak_bytes(self) -> int:
-        """Modelled bytes of a process at the worst moment; those of its
-        devices count if they share its memory.
-        """
+        """Modelled peak bytes of a process, and of its devices if they share its memory."""
         shared = self.device_budget is None
         chunks = (math.prod(step.chunk) * step.dtype.itemsize for step in self.steps)
         buffers = (buffer_bytes(self.budget, nbytes) for nbytes in chunks)
@@ -177,7 +175,7 @@ class Passes:
 
     @property
     def device_bytes(self) -> int:
-        """Modelled bytes of each device at the worst moment."""
+        """Modelled peak bytes of each device."""
         return max(plan.peak_bytes for step in self.steps for plan in step.plans)
 
     @property
@@ -190,9 +188,7 @@ class Passes:
 
     @property
     def disk_bytes(self) -> tuple[int, ...]:
-        """Bytes on the disk during each pass: what it writes, and what it
-        reads but for the source.
-        """
+        """Bytes on the disk during each pass: its output, and its input but for the source."""
         written = [step.written_bytes for step in self.steps]
         return tuple(map(sum, zip([0, *written], written, strict=False)))
 
