@@ -1,8 +1,7 @@
 """Zarr stores by tensorstore: formats 2 and 3 are read; arrays of format 3 are written, in a group that xarray opens.
 
-tensorstore ends the process if a chunk does not fit in memory, and follows links. So sizes are checked when a store is
-opened, and files before they are read. A write buffers at most 128 MiB, or one shard, besides its block. Invariant: no
-file outside the store is read, and no chunk larger than a gigabyte is allocated.
+tensorstore ends the process if a chunk does not fit in memory, and follows links. So sizes and files are checked first.
+A write buffers at most 128 MiB or one shard. Invariant: reads no file outside the store, and no chunk above a gigabyte.
 """
 
 import contextlib
@@ -253,7 +252,8 @@ def _create(path: Path, header: Header) -> ZarrSink:
 
 
 def _reopen(path: Path) -> ZarrSink:
-    inner = path / json.loads((path / "zarr.json").read_bytes())["attributes"][KEY]
+    found = json.loads((path / "zarr.json").read_bytes())
+    inner = path if found["node_type"] == "array" else path / found["attributes"][KEY]
     return ZarrSink(inner, _opened(inner, SPEC, open=True))
 
 
