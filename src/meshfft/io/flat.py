@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from .refusals import check_numbers, unchanged
 from .source import FORMATS, Format, Header, Source, source_of
 
 READ_BYTES = 4096  # a page: the least that a disk reads, and cheap beside a request
+REST: Any = (...,)
 NumbersHeader = tuple[tuple[int, ...], bool, np.dtype, int]  # shape, whether in Fortran order, dtype, offset
 
 
@@ -47,7 +48,7 @@ class FileNumbers(NamedTuple):
         part = np.lib.stride_tricks.as_strided(buffer, sides[dim:], [size * stride for stride in self._strides[dim:]])
         plain = span == part.size and out.dtype == self.dtype
         for index, at in self._runs(box, dim):
-            run = out[(*index, ...)]
+            run = out[index + REST]
             direct = plain and run.flags.c_contiguous
             self._fill(run if direct else buffer, at)
             if not direct:

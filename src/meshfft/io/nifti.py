@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -99,7 +99,7 @@ def _open(path: Path, _: str | None) -> Iterator[Source]:
     check = unchanged(path)
     with _unpacked(path) as plain:
         check()
-        image = nibabel.load(plain, mmap=False)
+        image: Any = nibabel.load(plain, mmap=False)
         proxy = image.dataobj
         needed = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
         if os.path.getsize(plain) < needed:

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -195,7 +195,7 @@ def _check(path: Path, _: Header | None = None) -> None:
         raise ValueError(f"{path} has a backslash, or bytes that are no text, in its name: rename it, or its folder")
 
 
-def _opened(folder: Path, spec: Mapping[str, object], **how: bool) -> "tensorstore.TensorStore":
+def _opened(folder: Path, spec: Mapping[str, object], **how: Any) -> "tensorstore.TensorStore":
     import tensorstore
 
     _check(folder)
@@ -215,7 +215,8 @@ class ZarrSink:
         return np.dtype(self.handle.dtype.numpy_dtype)
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        return subboxes(at, self.handle.chunk_layout.write_chunk.shape, self.dtype.itemsize, most)
+        file = self.handle.chunk_layout.write_chunk.shape or ()
+        return subboxes(at, [n or 1 for n in file], self.dtype.itemsize, most)
 
     def write(self, at: Box, block: np.ndarray) -> None:
         started = list["tensorstore.WriteFutures"]()
@@ -234,8 +235,7 @@ class ZarrSink:
                 write.exception()  # a pending write would recreate the folder that is now removed
 
     def flush(self) -> None:
-        """Makes file names durable; each file is on the disk when its write ends."""
-        synced(self.path)
+        synced(self.path)  # the names of files, each of which is on the disk when its write ends
         synced(self.path.parent)
 
     def missing(self) -> str:

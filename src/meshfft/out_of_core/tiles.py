@@ -167,7 +167,7 @@ class Passes:
 
     @property
     def peak_bytes(self) -> int:
-        """Modelled peak bytes of a process, and of its devices if they share its memory."""
+        """Modelled peak bytes of a process, with devices in its memory."""
         shared = self.device_budget is None
         chunks = (math.prod(step.chunk) * step.dtype.itemsize for step in self.steps)
         buffers = (buffer_bytes(self.budget, nbytes) for nbytes in chunks)
@@ -188,7 +188,7 @@ class Passes:
 
     @property
     def disk_bytes(self) -> tuple[int, ...]:
-        """Bytes on the disk during each pass: its output, and its input but for the source."""
+        """Bytes on the disk during each pass, besides those of the source."""
         written = [step.written_bytes for step in self.steps]
         return tuple(map(sum, zip([0, *written], written, strict=False)))
 
