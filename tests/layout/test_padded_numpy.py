@@ -1,5 +1,6 @@
 """NumPy's methods of padded arrays: reductions, slices, where, refusals and what notebooks show, against NumPy."""
 
+import itertools
 import operator
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +19,7 @@ import meshfft as mf
 
 KINDS = [
     pytest.param(AxisType.Auto, id="auto"),
-    pytest.param(AxisType.Explicit, id="explicit", marks=pytest.mark.slow),
+    pytest.param(AxisType.Explicit, id="explicit", marks=(pytest.mark.slow, pytest.mark.more)),
 ]
 SHAPE, SPEC = (7, 5, 6), P("x", "y")
 HOW = ("sum", "mean", "max", "min")
@@ -65,13 +66,19 @@ def test_reductions_are_those_of_the_logical_elements(dtype: str, lost: float, k
     a = _put(x, kind)
     x = x - 20 if dtype == "int32" else x  # all negative: 0 would be the largest
     a = a - 20 if dtype == "int32" else a
-    for how in HOW if dtype != "complex64" else HOW[:2]:
-        for axis in AXES[:: 1 if dtype == "float32" and not lost else 3]:
-            for keep in (False, True):
-                wide = {"dtype": "complex128" if dtype == "complex64" else "float64"} if how == "mean" else {}
-                y = getattr(a, how)(axis=axis, keepdims=keep)
-                _same(y, getattr(x, how)(axis=axis, keepdims=keep, **wide))
-                assert y.dtype == getattr(jnp.asarray(x), how)(axis=axis).dtype
+    axes = AXES[:: 1 if dtype == "float32" and not lost else 3]
+    cases = [*itertools.product(HOW if dtype != "complex64" else HOW[:2], axes, (False, True))]
+
+    def every(v: Any) -> list[Any]:
+        return [getattr(v, how)(axis=axis, keepdims=keep) for how, axis, keep in cases]
+
+    with jax.set_mesh(mesh((2, 4), kind)):
+        found = jax.jit(every)(a)
+    for y, one, (how, axis, keep) in zip(found, jax.eval_shape(every, x), cases, strict=True):
+        wide = {"dtype": "complex128" if dtype == "complex64" else "float64"} if how == "mean" else {}
+        _same(y, getattr(x, how)(axis=axis, keepdims=keep, **wide))
+        assert y.dtype == one.dtype, "jax.numpy's"
+    _same(a.sum(axis=0), x.sum(axis=0))  # without jit
 
 
 def test_numpys_functions_reduce_it_where_it_lies() -> None:
@@ -112,7 +119,12 @@ def test_slices_are_numpys(kind: AxisType) -> None:
     for dtype in ("float32", "bool"):
         x = _numbers(dtype, np.nan if dtype == "float32" else 0.0)
         a = _put(x, kind)
-        for index in INDICES[:: 1 if dtype == "float32" else 4]:
+        some = INDICES[:: 1 if dtype == "float32" else 4]
+        with jax.set_mesh(mesh((2, 4), kind)):
+            found = jax.jit(lambda v, some=some: [v[index] for index in some])(a)
+        for index, y in zip(some, found, strict=True):
+            _same(y, x[index], exact=True)
+        for index in some[:2]:  # without jit
             _same(a[index], x[index], exact=True)
     even: Any = _put(np.zeros((9, 9), "float32"), kind)[:8, 1:]
     assert isinstance(even, jax.Array) and getattr(even.sharding, "spec", None) == P("x", "y")
@@ -160,11 +172,9 @@ def test_operands_inside_shard_map_are_whole() -> None:
 def test_nothing_is_gathered() -> None:
     """Catches a reduction or a slice that XLA implements by an all-gather."""
     a = _put(_numbers("float32"))
-    for how in HOW:
-        for axis in (None, 0, (0, 2)):
-            assert hops(lambda v, how=how, axis=axis: getattr(v, how)(axis=axis), a).keys() <= {"all-reduce"}
-    for index in INDICES:
-        assert hops(lambda v, index=index: v[index], a).keys() <= {"all-reduce", "collective-permute"}, index
+    sums = hops(lambda v: [getattr(v, how)(axis=axis) for how in HOW for axis in (None, 0, (0, 2))], a)
+    slices = hops(lambda v: [v[index] for index in INDICES], a)
+    assert sums.keys() <= {"all-reduce"} and slices.keys() <= {"all-reduce", "collective-permute"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -175,10 +185,11 @@ def test_gradients(kind: AxisType) -> None:
     losses: list[Callable[[Any], Any]] = [lambda v: (v**2).sum(), lambda v: v.mean() ** 2, lambda v: v.max() * v.min()]
     losses += [partial(lambda how, v: (getattr(v, how)(axis=1) * weights).sum(), how) for how in HOW]
     losses += [partial(lambda index, v: (v[index] ** 2).sum(), index) for index in INDICES[::4]]
+    every = jax.jit(lambda v: [jax.grad(loss)(v) for loss in losses])
     with jax.set_mesh(mesh((2, 4), kind)):
-        for loss in losses:
-            gradient: Any = jax.jit(jax.grad(loss))(a)
-            _same(gradient, np.asarray(jax.grad(loss)(jnp.asarray(x))))
+        found: Any = every(a)
+    for gradient, truth in zip(found, every(x), strict=True):
+        _same(gradient, np.asarray(truth))
 
 
 @pytest.mark.parametrize("vma", [True, False])
