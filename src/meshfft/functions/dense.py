@@ -47,9 +47,9 @@ def kdftn(
 
     Args:
         x, axes, spec, out_spec: as a, axes, spec and out_spec of `fftn`.
-        points: one Points for each axis, or None for as many uniform ones as
-            inputs; None instead of all. Or a Scattered, with a coordinate for
-            each axis; `axes` are then the last by default.
+        points: one Points for each axis; None, there or instead of all, means
+            as many uniform ones as inputs. Or a Scattered, with a coordinate
+            for each axis; `axes` are then the last by default.
         norm: as `fftn`, of the number of inputs.
         precision: "float32", "float64", or of bfloat16 "bf16x6" (like
             float32), "bf16x3" (1e-5), "bf16" (3e-3); or float64 from 4 to 7

@@ -17,8 +17,7 @@ from .calls import Ints, line, over
 
 @with_options
 def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
-    """The discrete Fourier transform over any dimensions of a sharded array,
-    as numpy.fft.fftn.
+    """The discrete Fourier transform of a sharded array, as numpy.fft.fftn.
 
         X[k] = scale sum_n a[n] exp(-2 pi i k n / N)   along every axis
 
@@ -31,7 +30,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
             (1 / points), over all transformed points.
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft"
             (the paper's KDFT).
-        order: "natural", sharded as the array came, or "any", the cheapest.
+        order: "natural": sharded as the array; "any": the cheapest layout.
         spec: the array's PartitionSpec, needed only inside `jit` under Auto
             mesh axes, and inside your own `shard_map`, where `a` is a block of
             the array that the spec cuts; shapes are then those of the array.

@@ -22,7 +22,7 @@ from jax.core import Tracer
 from jax.sharding import AxisType, Mesh
 
 from ..layout.layout import AnyMesh, Spec
-from ..layout.padded_array import AnyArray, stored_of
+from ..layout.padded_array import AnyArray, PaddedArray, stored_of
 from ..nufft.functions import scattered_plan
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered, known_kind
@@ -72,11 +72,12 @@ def reconstruct(
     report: Report = lambda part, done, residual: None,
 ) -> Reconstruction:
     """The image of which coils have taken samples along a trajectory, by
-    CG-SENSE: conjugate gradients on the Toeplitz normal equations.
+    CG-SENSE: conjugate gradients on the Toeplitz normal equations N x = b.
 
-        min |A S x - d|^2 + l2 |x|^2           with `tv`, by ADMM,
-        min |A S x - d|^2 / 2 + tv sum |grad x|
+        min |A S x - d|^2 + l2 |x|^2,   N = S^H A^H A S,   b = S^H A^H d
         (A S x)_cj = sum_n S_cn x_n exp(-2 pi i k_j . n)
+
+    With `tv` ADMM finds the minimum of |A S x - d|^2 / 2 + tv sum |grad x|.
 
     Args:
         values: d: (coils, ...), or without coils the shape of the points.
@@ -87,8 +88,8 @@ def reconstruct(
         iterations: steps of conjugate gradients; with `tv` in rounds of 5.
         density: rounds of Pipe and Menon's weights for the adjoint that is the
             start; 0 starts from zero.
-        l2, tv: weights relative to the largest eigenvalue of S^H A^H A S; `tv`
-            also to the brightest pixel of the start.
+        l2, tv: weights relative to the largest eigenvalue of N; `tv` also to
+            the brightest pixel of the start.
         mesh, spec: cuts of images (coils, *shape), which they must divide.
         tol: relative error of A, 1e-2 to 1e-6, of complex128 to 1e-12.
         origin: pixels count from -(N // 2), "centre", or from 0, "corner".
@@ -114,10 +115,9 @@ def reconstruct(
     """
     _check_arguments(values, points, maps)
     _check_numbers(iterations, density, l2, tv)
-    data = values if hasattr(values, "shape") else np.asarray(values)
-    seen = np.shape(data)
+    data = values if isinstance(values, Array | PaddedArray) else np.asarray(values)
     if not isinstance(points, ScatteredPlan):
-        images = coil_images(seen, points.shape, _sizes(shape, known_kind(points)))
+        images = coil_images(data.shape, points.shape, _sizes(shape, known_kind(points)))
         check_maps(None if maps is None else np.shape(maps), images, points.dims)
         dtype = complex_dtype(np.dtype(jax.dtypes.canonicalize_dtype(data.dtype)), None)
         plan = scattered_plan(images, points, dtype=dtype, mesh=mesh, spec=spec, tol=tol, origin=origin)
@@ -125,7 +125,7 @@ def reconstruct(
         plan = points
     else:
         raise ValueError("the plan says shape, mesh and spec: leave them out, or give points in its place")
-    _check_plan(plan, seen, bool(tv))
+    _check_plan(plan, data.shape, bool(tv))
     problem = _problem(plan, data, _placed(plan, maps), density=density, unit=bool(l2 or tv), report=report)
     return _solved(problem, iterations, l2, tv, report)
 

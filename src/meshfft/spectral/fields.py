@@ -127,13 +127,6 @@ def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
     return numbers
 
 
-def in_storage(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
-    """Values along one dimension as a layout stores them, 0 in the padding and 1 long in all other dimensions."""
-    indices = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
-    line = np.where(layout.logical(dim), values[indices], 0).astype(values.dtype)
-    return line.reshape(line_shape(dim, layout.ndim))
-
-
 def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
     layout, width = plan.out_layout, dict(zip(plan.transform.dims, plan.margin, strict=True)).get(dim, 0)
     if width:
@@ -191,7 +184,11 @@ def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
 
 
 def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> Array | np.ndarray:
-    return local_slice(in_storage(layout, dim, values), dim, layout.cuts[dim], mapped_axes(mesh_here(mesh)))
+    """Values along one dimension as a layout stores them here: 0 in the padding, 1 long in all other dimensions."""
+    indices = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
+    line = np.where(layout.logical(dim), values[indices], 0).astype(values.dtype)
+    line = line.reshape(line_shape(dim, layout.ndim))
+    return local_slice(line, dim, layout.cuts[dim], mapped_axes(mesh_here(mesh)))
 
 
 def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:

@@ -60,8 +60,7 @@ def pad_spectrum(
         UV = mf.truncate_spectrum(mf.rfftn(u * v), coarse, kind="rfft", n=m)
 
     Args:
-        X: a sharded, replicated or single-device spectrum in NumPy's order, or
-            its real and imaginary part (re, im).
+        X: a spectrum in NumPy's order, in any form that `fftn` takes arrays in.
         s: M along each axis, N or more; -1 for N.
         axes: the transformed dimensions; None means all, or the last len(s).
         kind: required: "fft" for a whole spectrum, as `fftn` makes; "rfft" for
@@ -108,8 +107,8 @@ def truncate_spectrum(
         Y[k] = M / N X[k] for |k| < M / 2,
                M / N (X[M / 2] + X[-M / 2]) for k = M / 2
 
-    The inverse of `pad_spectrum`, with its arguments, result, errors and cost,
-    but M is at most N. With "rfft" name in `axes` every dimension that was
+    It undoes `pad_spectrum`, with its arguments, result, errors and cost, but M
+    is at most N. With "rfft" name in `axes` every dimension that was
     transformed, -1 in `s` where it stays: X[-M / 2] is the conjugate of
     X[M / 2] at the negative of all other wavenumbers.
 

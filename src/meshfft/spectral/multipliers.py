@@ -8,7 +8,7 @@ Invariant: factors are made for the spectrum as stored, so nothing is sent betwe
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -40,8 +40,7 @@ def multiply_spectrum(
     spec: Where = None,
     out_spec: Where = None,
 ) -> Any:
-    """A periodic sharded array with its spectrum multiplied by a function of
-    the wavenumbers.
+    """A periodic array whose spectrum is multiplied by a function of wavenumbers.
 
         y = F^-1 (f(k_1, ..., k_d) F x),   k = 2 pi j / length along each axis
 
@@ -144,7 +143,7 @@ def derivative(
     if min(orders, default=0) < 0:
         raise ValueError(f"order is {order}: give how often to differentiate, 0 or more")
     array, plan = field(x, axes, spec)
-    each: Any = (lengths,) * len(axes) if lengths is not None and np.ndim(lengths) == 0 else lengths
+    each = cast(Lengths, lengths if lengths is None or np.ndim(lengths) else (lengths,) * len(axes))
     y = in_one(_multiplied, plan, array, _differentiators(plan, each, orders))
     return returned(y, x, out_spec, spec)
 
