@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from typing import Any, cast
+from unittest import mock
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Bands, Margin, Problem, Step
 from meshfft.walks.choice import natural_end
-from meshfft.walks.search import search
+from meshfft.walks.search import offered, search
 from meshfft.walks.walk import Walk
 
 
@@ -171,6 +172,23 @@ def test_the_search_finds_the_cheapest_walk(
     problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), method, None if free else start)
     steps = search(problem)
     assert steps is not None and _price(start, steps) == pytest.approx(cheapest(problem), rel=1e-9)
+
+
+@pytest.mark.parametrize("spec", [(("w", "x"), "y"), ("x", ("w", "y")), (("x", "w"), "y")], ids=str)
+@pytest.mark.parametrize("free", [False, True])
+def test_an_axis_of_one_device_is_not_searched_for(spec: tuple[Any, ...], free: bool) -> None:
+    """Catches a search over every place of a mesh axis that cuts nothing, and walks that are lost for its sake."""
+    found = []
+    for sizes, cut in (({"x": 2, "y": 4}, ("x", "y")), ({"x": 2, "y": 4, "w": 1}, spec)):
+        start = from_spec((8, 16), sizes, cut)
+        transform = transform_of((0, 1), start.shape, None, False)
+        goal = None if free else start
+        with mock.patch("meshfft.walks.search.offered", wraps=offered) as nodes:
+            steps = search(Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), "auto", goal))
+        assert steps is not None
+        found.append((_price(start, steps), nodes.call_count))
+    (price, few), (same, many) = found
+    assert same == pytest.approx(price, rel=1e-9) and many <= 1.5 * few
 
 
 LONGER = [

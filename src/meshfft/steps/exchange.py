@@ -63,12 +63,15 @@ class AxisMove(NamedTuple):
 
 
 def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[AxisMove]:
-    """Moves out of dimensions that still need their transform, or whose cuts differ from the goal's."""
+    """Moves out of dimensions that still need their transform, or whose cuts differ from the goal's. A mesh axis of one
+    device cuts nothing: where it may stay it begins no move."""
     for source, cuts in enumerate(layout.cuts):
-        for first in range(0 if source in todo else _settled(problem, source, cuts), len(cuts)):
-            if nested(cuts[first:]) and real_cuts(cuts[first:]):
+        settled = _settled(problem, source, cuts)
+        for first in range(0 if source in todo else settled, len(cuts)):
+            moved = cuts[first:]
+            if nested(moved) and real_cuts(moved[:1] if first < settled else moved):
                 for target in _targets(problem, layout, source, todo):
-                    yield from _leaving(problem, layout, source, target, cuts[first:])
+                    yield from _leaving(problem, layout, source, target, moved)
 
 
 def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matrix]) -> list[int]:
