@@ -127,7 +127,7 @@ class Wired(Sends):
     wire: Wire = dataclasses.field(default=EXACT, kw_only=True)
 
     def wired(self, wire: Wire) -> Self:
-        return dataclasses.replace(self, wire=wire)
+        return self if wire == self.wire else dataclasses.replace(self, wire=wire)
 
     def joint(self, layout: Layout) -> bool:
         return self.wire.lossy

@@ -87,12 +87,14 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
             budget -= 1
             if budget < 0:
                 raise _TooManyError
+            after = (step.after(layout), done.union(step.dims))
+            if best.get(key := alike(after), math.inf) <= cost:
+                continue  # no step is cheaper than nothing
             work = step.work(layout, itemsize, problem.machine.chip)
             if work.peak_bytes > memory:
                 continue
-            after = (step.after(layout), done.union(step.dims))
             price = cost + problem.machine.price(work)
-            if price < best.get(key := alike(after), math.inf):
+            if price < best.get(key, math.inf):
                 best[key], left = price, ahead(after[0].shape).seconds(*after)
                 heapq.heappush(queue, (price + weight * left, left, next(order), price, after, (*path, step)))
     return least[1]
