@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import pytest
@@ -36,7 +37,9 @@ from benchmarks.paper.tables import entries, ratio_cells, tables
 from benchmarks.rows import read, write
 from meshfft.inspect.aot import ProgramReport, Timeline
 from meshfft.inspect.hlo import Spent
+from meshfft.layout.layout import meshes
 from meshfft.machine.machine import topology
+from meshfft.plans import planning
 
 V3, V5P = "v3:32x32", "v5p:8x8x16"
 FEW = tuple(scaling._replace(cores=scaling.cores[:2]) for scaling in SCALINGS)
@@ -45,8 +48,9 @@ small = functools.partial(cases, FEW, {"table-v3": V3}, (1024,))
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    """The rows of two points of every figure, and of one size of Table I on v3."""
-    return [*known_rows(["table-v3"], [1024]), *modelled_rows(small())]
+    """The rows of two points of every figure, and of one size of Table I on v3: there of 3 of the 15 meshes."""
+    with mock.patch.object(planning, "meshes", lambda *asked: [*meshes(*asked)][::-7]):
+        return [*known_rows(["table-v3"], [1024]), *modelled_rows(small())]
 
 
 def row(**changes: Any) -> Row:
@@ -137,7 +141,6 @@ def test_table_one_is_the_paper_s() -> None:
     assert len(found) == 8
 
 
-@pytest.mark.slow
 def test_rows_are_complete_and_marked(rows: list[Row]) -> None:
     """Catches a modelled number without its mark, a plan without its mesh, and a row of no machine."""
     for one in rows:
