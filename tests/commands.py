@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import meshfft
 from meshfft.cli.app import app
 
+QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
@@ -47,9 +48,9 @@ def python(*words: str, folder: Path | None = None) -> subprocess.CompletedProce
 
 
 def fresh() -> dict[str, str]:
-    """The environment of a process that finds the same library."""
+    """The environment of a process that finds the same library, and compiles with little effort."""
     path = os.pathsep.join([str(Path(meshfft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
+    return {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", **QUICK}
 
 
 def values(dtype: Any = np.complex64) -> np.ndarray:

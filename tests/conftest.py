@@ -32,7 +32,7 @@ hypothesis.settings.load_profile("meshfft")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Little effort for the tests that run by default; the slow ones see programs as users do."""
+    """Little effort for the tests that run by default; the slow ones see programs as users do, but see `_effort`."""
     flags = LITTLE_EFFORT if config.option.markexpr == "not slow" else []
     os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *PATIENCE, *flags))
 
@@ -50,6 +50,14 @@ def _devices() -> None:
     assert len(jax.devices()) == 8, (
         "tests need 8 CPU devices: the backend started before conftest.py could ask for them"
     )
+
+
+@pytest.fixture(autouse=True)
+def _effort(request: pytest.FixtureRequest) -> None:
+    """Little effort for slow tests that are more rows of others: test_optimised.py looks for what that cannot find."""
+    marks = {mark.name for mark in request.node.iter_markers()}
+    little = request.config.option.markexpr == "slow" and "more" in marks and "optimised" not in marks
+    jax.config.update("jax_disable_most_optimizations", little)
 
 
 @pytest.fixture(autouse=True)

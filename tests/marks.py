@@ -18,5 +18,5 @@ def slow_rows(quick: Callable[..., bool], *every: Iterable[Any]) -> list[Any]:
 
 
 def slow_case(*values: Any) -> Any:
-    """A row of parameters that runs with the slow tests only."""
-    return pytest.param(*values, marks=pytest.mark.slow)
+    """A row of parameters that runs with the slow tests only, compiled with as little effort as those by default."""
+    return pytest.param(*values, marks=(pytest.mark.slow, pytest.mark.more))

@@ -21,6 +21,8 @@ from reference import mesh
 import meshfft as mf
 from meshfft.walks import walk
 
+pytestmark = pytest.mark.optimised
+
 ROOT = Path(__file__).parent.parent
 COMMANDS = """
 from meshfft.cli.app import app

@@ -15,6 +15,8 @@ import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.numerics import chunks
 
+pytestmark = pytest.mark.optimised
+
 TIER = "int8x7"
 CASES = [(64, "z"), *(slow_case(n, kind) for n in (64, 1000, 8192) for kind in ("uniform", "turns", "z"))]
 

@@ -22,6 +22,8 @@ from meshfft.steps import PackedFFT, RealFFT, RingDense
 from meshfft.walks import search
 from meshfft.walks.choice import find_walk
 
+pytestmark = pytest.mark.optimised
+
 METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
 SEEDS = st.integers(0, 2**31)
 

@@ -23,6 +23,8 @@ from meshfft.steps import Problem, phase_fft
 from meshfft.walks.search import search
 from meshfft.walks.walk import Walk
 
+pytestmark = pytest.mark.optimised
+
 TIER = "int8x7"
 LENGTHS = slow_but([97, 300], [2, 97, 113, 128, 256, 300, 1000, 2**14, 3 * 331, 2**20])
 

@@ -24,6 +24,8 @@ from meshfft.operators.matrices import Dense
 from meshfft.plans.execute import furnish
 from meshfft.steps import RingDense
 
+pytestmark = pytest.mark.optimised
+
 FLOAT32 = Dot("float32", 4)
 
 

@@ -17,6 +17,8 @@ from meshfft.numerics.dtypes import ROUNDING, TIERS, UNITS, Dot, sliced_error
 from meshfft.numerics.products import planes_of, product
 from meshfft.numerics.slices import SlicedProduct
 
+pytestmark = pytest.mark.optimised
+
 SLICES = (4, 5, 6, 7)
 EDGES = (0.0, 1.0, -1.0, 1 - 2.0**-53, -1 + 2.0**-53, 127.5 / 128, -128.5 / 128, 2.0**-8, 3e-17, -0.5, 254 / 255)
 

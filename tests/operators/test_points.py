@@ -16,6 +16,8 @@ from reference import error, in_turns, mesh, noise, powers
 import meshfft as mf
 from meshfft import Points
 
+pytestmark = pytest.mark.optimised
+
 Loose: Any = Points  # its annotations name no lists
 RNG = np.random.default_rng()
 ANGLES = np.concatenate([[0.0, 0.5, -0.25, 1e-9, -7.3, 123.456], RNG.uniform(-1, 1, 10)])

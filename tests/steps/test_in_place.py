@@ -27,6 +27,8 @@ from meshfft.steps import InPlace, LocalFFT, Problem, shared_memory
 from meshfft.steps import problem as problems
 from meshfft.walks.walk import Walk
 
+pytestmark = pytest.mark.optimised
+
 CHUNK = 2**15  # bytes: eight chunks in a block of the cases
 CASES = {
     "slab": ((64, 64, 64), (8,), P("x")),
