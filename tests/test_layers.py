@@ -11,11 +11,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: extras / atomic / kept
-numerics: units / chunks digits dtypes split_complex / phases slices / products / tiles
+numerics: units split_complex / chunks dtypes phases / slices / products / tiles
 layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage / reading
 machine: chip torus / machine
-collectives: bins dimensions processes words / wire / messages / all_to_all ring / comb pieces
-operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz
+collectives: bins processes words / wire / all_to_all ring
+operators: matrices / trig inverses / transform / points / conjugate_gradients operands
 kernels: bluestein / engine / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from marks import slow_rows
 from reference import dft, error, noise
 
-from meshfft.collectives.dimensions import resize
 from meshfft.kernels.stockham import LARGEST, NARROWEST, by_columns, in_place, radices
 from meshfft.kernels.xla import fft
+from meshfft.numerics.split_complex import resize
 
 LENGTHS = (1, 2, 3, 5, 8, 16, 37, 61, 64, 96, 97, 100, 128, 144, 210, 243, 256, 509, 1024, 1331)
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from marks import slow_but
 
 from meshfft.numerics import chunks, slices
-from meshfft.numerics.digits import host_slices
 from meshfft.numerics.dtypes import ROUNDING, TIERS, UNITS, Dot, sliced_error
 from meshfft.numerics.products import planes_of, product
-from meshfft.numerics.slices import SlicedProduct
+from meshfft.numerics.slices import SlicedProduct, host_slices
 
 pytestmark = pytest.mark.optimised
 

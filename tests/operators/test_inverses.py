@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from meshfft.numerics.phases import MAX_LENGTH
 from meshfft.operators import inverses as inverting
 from meshfft.operators.inverses import (
-    MAX_LENGTH,
     _bjorck_pereyra,
     _leja,
     _magnitudes,

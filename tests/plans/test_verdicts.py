@@ -30,7 +30,7 @@ from reference import at_points, error, mesh, noise
 
 import meshfft as mf
 from meshfft import kept
-from meshfft.collectives.pieces import Came, Ports, Rows
+from meshfft.collectives.all_to_all import Came, Ports, Rows
 from meshfft.collectives.wire import Int16
 from meshfft.functions import calls
 from meshfft.kept import Trial, failing

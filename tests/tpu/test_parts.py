@@ -10,7 +10,7 @@ from jax import Array
 from marks import slow_but
 from reference import error, noise
 
-from meshfft.collectives.pieces import Came, Pieces, Ports, Rows
+from meshfft.collectives.all_to_all import Came, Pieces, Ports, Rows
 from meshfft.tpu.engine import fft_between
 from meshfft.tpu.fft import VectorFFT
 

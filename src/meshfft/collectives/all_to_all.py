@@ -3,24 +3,31 @@
 If one step joins chunks and the next cuts the same ones, the compiler drops both. Chunks then pass between steps as
 separate arrays, and exchanges do not pack or unpack. A grid is (dimension, parts) pairs, outermost first; the key of a
 chunk has an index for each.
+
+Kernels write messages (parts, planes, *sizes), a part for each device; a received one is a piece of the block.
+
+A comb is every p-th point of a line over p shards, x[p l + b] on device b: one all-to-all of chunks padded to one
+length. Invariant: values beyond the points of a shard are never read.
 """
 
+import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..numerics.split_complex import Block
-from .dimensions import folded, split, unfolded
-from .messages import carried
-from .wire import EXACT, Wire
+from ..layout.elements import cleared
+from ..layout.layout import Layout
+from ..numerics.split_complex import B, Planes, folded, unfolded
+from .wire import EXACT, Wire, carried
 
 UNFUSED = 8  # least chunks of a join that XLA does not fuse
-B = TypeVar("B", bound=Block)
+MOST_PARTS = 16  # most parts that are copied into the block one by one
 Grid = tuple[tuple[int, int], ...]
 Chunks = dict[tuple[int, ...], Array]
 
@@ -59,6 +66,11 @@ def corner(key: Sequence[int], grid: Grid, shape: Sequence[int]) -> list[int]:
     return at
 
 
+def split(block: Array, dim: int, parts: int) -> list[Array]:
+    size = block.shape[dim] // parts
+    return [lax.slice_in_dim(block, j * size, (j + 1) * size, axis=dim) for j in range(parts)]
+
+
 def cut(block: Array, grid: Grid) -> Chunks:
     chunks: Chunks = {(): block}
     for dim, parts in grid:
@@ -75,14 +87,15 @@ def join(chunks: Chunks, grid: Grid) -> Array:
 
 def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...], wire: Wire = EXACT) -> list[Array]:
     """Sends a chunk to each device of the ring of mesh axes and returns the chunks received, both in ring order."""
-    if ring_size(axis_names) == 1:
+    if lax.axis_size(axis_names) == 1:
         return list(chunks)
     received = exchange_shares(jnp.stack(chunks), axis_names, wire)
     return [received[j] for j in range(len(chunks))]
 
 
 def exchange_shares(shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT) -> B:
-    if ring_size(axis_names) == 1:
+    """`exchange` of chunks stacked along a leading dimension, as one message."""
+    if lax.axis_size(axis_names) == 1:
         return shares
     return carried(lambda rows: lax.all_to_all(rows, axis_names, 0, 0), shares, wire, first=1)
 
@@ -90,7 +103,7 @@ def exchange_shares(shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT) 
 def exchange_packed(block: B, axis_names: tuple[str, ...], split_dim: int, concat_dim: int, wire: Wire = EXACT) -> B:
     """Splits `split_dim` over the ring of mesh axes and joins received chunks along `concat_dim`, in ring order. Each
     device sends (p - 1)/p of its block, as one message per plane, or as one in all if the wire is lossy."""
-    parts = ring_size(axis_names)
+    parts = lax.axis_size(axis_names)
     if parts == 1:
         return block
     if not wire.lossy:
@@ -100,5 +113,142 @@ def exchange_packed(block: B, axis_names: tuple[str, ...], split_dim: int, conca
     return jax.tree.map(lambda x: folded(jnp.moveaxis(x, 0, concat_dim), concat_dim), received)
 
 
-def ring_size(axis_names: tuple[str, ...]) -> int:
-    return math.prod(lax.axis_size(name) for name in axis_names)
+class Rows(NamedTuple):
+    dim: int
+    start: int
+    size: int
+
+
+class Came(NamedTuple):
+    source: int
+    dim: int
+    parts: int
+    pieces: int
+
+
+class Ports(NamedTuple):
+    """What kernels read and write: some rows of planes, or pieces; planes, or (dimension, parts) of one array."""
+
+    rows: Rows | None = None
+    came: Came | None = None
+    sent: tuple[int, int] | None = None
+
+
+PLANES = Ports()
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """A block of planes in pieces, each (parts, planes, *sizes). Positions of `source` are (part, row), those of `dim`,
+    which chunks cut, (chunk, row); if both are one dimension, (part, chunk, row)."""
+
+    arrays: tuple[Array, ...]
+    source: int
+    dim: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        parts, _, *sizes = self.arrays[0].shape
+        sizes[self.source] *= parts
+        sizes[self.dim] *= len(self.arrays)
+        return tuple(sizes)
+
+    @property
+    def piece(self) -> int:
+        """Positions of `dim` in a piece."""
+        return int(self.arrays[0].shape[2 + self.dim])
+
+    @property
+    def parts(self) -> int:
+        return self.arrays[0].shape[0]
+
+    @property
+    def came(self) -> Came:
+        return Came(self.source, self.dim, self.parts, len(self.arrays))
+
+    def joined(self) -> Planes:
+        """Copies the pieces into planes, part by part if parts are few."""
+        _, planes, *sizes = self.arrays[0].shape
+        if self.parts > MOST_PARTS:
+            parts = self.parts if self.dim == self.source else 1
+            lines = [
+                [folded(jnp.moveaxis(one[:, plane], 0, self.source), self.source) for one in self.arrays]
+                for plane in range(planes)
+            ]
+            return tuple(assembled(chunks, self.dim, parts) for chunks in lines)
+        whole = [lax.empty(self.shape, self.arrays[0].dtype) for _ in range(planes)]
+        grid = (self.source, self.parts), (self.dim, len(self.arrays))
+        for chunk, array in enumerate(self.arrays):
+            for part, plane in itertools.product(range(self.parts), range(planes)):
+                at = corner((part, chunk), grid, sizes)
+                whole[plane] = lax.dynamic_update_slice(whole[plane], array[part, plane], at)
+        return tuple(whole)
+
+
+def joined(block: B | Pieces) -> B | Planes:
+    return block.joined() if isinstance(block, Pieces) else block
+
+
+def in_parts(planes: Planes, dim: int, parts: int) -> Array:
+    """Copies planes into one array (parts, planes, *sizes), with a dimension split into parts."""
+    return jnp.moveaxis(unfolded(jnp.stack(planes), dim + 1, parts), dim + 1, 0)
+
+
+def taken(block: Array, dim: int, start: int, size: int) -> Array:
+    """Some rows of every part, merged into one dimension."""
+    return folded(lax.slice_in_dim(block, start, start + size, axis=dim + 1), dim)
+
+
+def assembled(chunks: Sequence[Array], dim: int, parts: int) -> Array:
+    """Joins chunks of rows of every part, each written when it arrives."""
+    rows = [unfolded(chunk, dim, parts) for chunk in chunks]
+    shape, many = rows[0].shape, sum(chunk.shape[dim + 1] for chunk in rows)
+    result, start = lax.empty((*shape[: dim + 1], many, *shape[dim + 2 :]), chunks[0].dtype), 0
+    for chunk in rows:
+        result = lax.dynamic_update_slice_in_dim(result, chunk, start, dim + 1)
+        start += chunk.shape[dim + 1]
+    return folded(result, dim)
+
+
+def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire) -> B:
+    """x[p l + b] for l < many, on device b; missing points are zero."""
+    parts, axes, size = source.parts[dim], source.axes[dim], source.block[dim]
+    if is_comb(source, dim, many) and limit >= source.shape[dim]:
+        combed = jax.tree.map(functools.partial(_columns, dim=dim, parts=parts), block)
+        return exchange_packed(combed, axes, dim, dim, wire)
+    index, starts = lax.axis_index(axes), jnp.asarray(source.starts(dim), jnp.int32)
+    rows = -(-size // parts)
+    widths = [(0, rows * parts - size if d == dim else 0) for d in range(source.ndim)]
+    padded = jax.tree.map(lambda x: jnp.pad(x, widths), cleared(block, source, dim, limit))
+    combed = jax.tree.map(functools.partial(_columns, dim=dim, parts=parts, start=starts[index]), padded)
+    received = exchange_packed(combed, axes, dim, dim, wire)
+
+    def put(shard: Array, lines: B) -> B:
+        first = (starts[shard] - index + parts - 1) // parts  # target of the first of its points that is ours
+
+        def add(line: Array, arrived: Array) -> Array:
+            chunk = lax.dynamic_slice_in_dim(arrived, shard * rows, rows, dim)
+            there = lax.dynamic_slice_in_dim(line, first, rows, dim)
+            return lax.dynamic_update_slice_in_dim(line, there + chunk, first, dim)
+
+        return jax.tree.map(add, lines, received)
+
+    def empty(arrived: Array) -> Array:
+        none = lax.slice_in_dim(arrived, 0, 0, axis=dim)  # varies over the same mesh axes as the received array
+        return jnp.pad(none, [(0, many + rows if d == dim else 0) for d in range(source.ndim)])
+
+    lines = lax.fori_loop(0, parts, put, jax.tree.map(empty, received))
+    return jax.tree.map(lambda line: lax.slice_in_dim(line, 0, many, axis=dim), lines)
+
+
+def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Array:
+    """The block grouped by residue modulo p: position l p + b moves to b M / p + l."""
+    table = unfolded(block, dim, block.shape[dim] // parts)
+    table = table if isinstance(start, int) else jnp.roll(table, start % parts, dim + 1)
+    return table.swapaxes(dim, dim + 1).reshape(block.shape)
+
+
+def is_comb(source: Layout, dim: int, many: int) -> bool:
+    """Whether every shard has equally many points of each residue, with no point missing."""
+    size, parts = source.block[dim], source.parts[dim]
+    return size == many and size % parts == 0 and size * parts == source.shape[dim]

@@ -22,11 +22,11 @@ from ..numerics.split_complex import scaled
 RUN = 2**16
 LIMB = 16
 MOST = 2**31 - 1  # segments that 32 bits can count
-Lines = tuple[Array, ...]
+PerDim = tuple[Array, ...]  # one array per dimension
 
 
 def binned(
-    x: Array, coordinates: Lines, weights: Lines, edges: Array, layout: Layout, mesh: AnyMesh | None
+    x: Array, coordinates: PerDim, weights: PerDim, edges: Array, layout: Layout, mesh: AnyMesh | None
 ) -> tuple[Array, Array, Array]:
     """Replicated sums over bins of x and of the root of the coordinate, and the counts; x is stored in `layout`.
 
@@ -54,7 +54,7 @@ def _spec(line: Array, layout: Layout) -> PartitionSpec:
     return PartitionSpec(*(None if n == 1 else part for n, part in zip(line.shape, layout.spec, strict=True)))
 
 
-def _parts(x: Array, coordinates: Lines, weights: Lines, edges: Array, bins: int) -> tuple[Array, Array, Array]:
+def _parts(x: Array, coordinates: PerDim, weights: PerDim, edges: Array, bins: int) -> tuple[Array, Array, Array]:
     """Sums (1, bins) of one device, and its counts as two limbs (1, 2, bins)."""
     coordinate = jnp.broadcast_to(functools.reduce(operator.add, coordinates), x.shape).ravel()
     weight = jnp.broadcast_to(functools.reduce(operator.mul, weights), x.shape).ravel()

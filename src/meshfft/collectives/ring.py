@@ -8,21 +8,19 @@ its product, remains for comparison.
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from ..layout.placement import devices_along
-from ..numerics.split_complex import like, split
-from .messages import carried
-from .wire import EXACT, Coded, Wire, form_like
+from ..numerics.chunks import Total
+from ..numerics.split_complex import Planes, like, split
+from .wire import EXACT, Coded, Wire, carried, form_of
 
 Shard = TypeVar("Shard")
-Total = TypeVar("Total")
 AxisName = str | tuple[str, ...]
 
 
@@ -35,13 +33,13 @@ def one_shuffle(
     prefetch: bool = True,
     wire: Wire = EXACT,
 ) -> Total:
-    """Sums term(shard_s, s) over the p shards of a ring, inside `shard_map`:
-    the paper's one-shuffle scheme.
+    """The paper's one-shuffle scheme: a sum over the p shards of a ring,
+    inside `shard_map`.
 
         total = term(shard_0, 0) + ... + term(shard_(p-1), p-1)
 
-    Moves p - 1 shards per device, one collective permute between neighbours
-    each; with `two_way` half of them travel the other way at the same time, in
+    Sends p - 1 shards per device, a collective permute between neighbours
+    each; with `two_way` half of them the other way at the same time, in
     ceil((p - 1) / 2) steps. On an axis of size 1 it is just the term.
 
     Args:
@@ -53,10 +51,8 @@ def one_shuffle(
             fastest).
         two_way: send both ways around the ring at once.
         prefetch: fetch the next shard while the held one is used. False: lines
-            7 and 8 of Algorithm 1 in their order, permute, then use what
-            arrived, each waiting for the other.
-        wire: what a shard, an array or its planes, travels as; it is encoded
-            once.
+            7 and 8 of Algorithm 1, permute, then use, each after the other.
+        wire: encoding of a shard, an array or its planes, done once.
 
     Returns:
         The sum, on every device, with that device's own `term`.
@@ -64,8 +60,7 @@ def one_shuffle(
     Raises:
         ValueError: two_way without prefetch, which Algorithm 1 does not have.
 
-    Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs",
-    section IV-B and Algorithm 1.
+    Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", IV-B.
 
     >>> mesh, P = jax.make_mesh((2,), ("x",)), jax.sharding.PartitionSpec
     >>> term = lambda shard, s: (s + 1) * shard
@@ -155,16 +150,15 @@ def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None], w
     names, _ = _ring(axis_name)
     ordered, device = devices_along(names)  # device at each position of the ring
     pairs = [(device[source], device[i]) for i, source in enumerate(sources) if source is not None]
-    block: Any = shard
-    received: Any = carried(lambda x: lax.ppermute(x, ordered, pairs), block, wire)
-    return received
+    return cast(Shard, carried(lambda x: lax.ppermute(x, ordered, pairs), cast(Planes, shard), wire))
 
 
 def _written(shard: Any, wire: Wire) -> tuple[Any, Callable[[Any], Any]]:
     if not isinstance(wire, Coded):
         return shard, lambda held: held
-    form, dtype = form_like(shard, wire), split(shard)[0].dtype
-    return form.encode(shard), lambda words: like(shard, form.decode(words, dtype))
+    planes = split(shard)
+    form = form_of(planes[0].shape, len(planes), wire)
+    return form.encode(shard), lambda words: like(shard, form.decode(words, planes[0].dtype))
 
 
 def _one_way(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
@@ -207,7 +201,7 @@ def _both_ways(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], 
 
 def _ring(axis_name: AxisName) -> tuple[tuple[str, ...], int]:
     names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
-    return names, math.prod(lax.axis_size(name) for name in names)
+    return names, lax.axis_size(names)
 
 
 def _plus(a: Total | None, b: Total) -> Total:

@@ -20,23 +20,25 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..numerics.split_complex import Block, Planes, split
+from ..numerics.split_complex import B, Block, Planes, folded, like, split, unfolded
 from . import words
-from .dimensions import folded, unfolded
 
 RUN = 64  # most reals that share a scale
 SUBLANES, LANES = 8, 128  # of a register
 LEAST_ROOM = 10 * 2**20  # bytes of fast memory that kernels need
 SLACK = 1.05  # a message may be this much longer with runs along an earlier dimension: no shuffles
 TILED_SLACK = 1.125  # the same for kernels, which take a fifth of XLA's time
+# (encoder, decoder) of a Tiled form by platform; a folder for a kind of device adds them.
+KERNELS: dict[str, tuple[Callable[..., Array], Callable[..., Planes]]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,20 +202,20 @@ class Tiled:
         return self.form.message
 
     def encode(self, block: Block, first: int = 0) -> Array:
-        return self.form.encode(tuple(self._opened(plane, first) for plane in split(block)), first)
+        *_, rows, last = self.shape
+        opened = (_transposed(plane, first, (rows, last // LANES), self.form.shape) for plane in split(block))
+        return self.form.encode(tuple(opened), first)
 
     def decode(self, message: Array, dtype: DTypeLike, first: int = 0) -> Planes:
-        return tuple(self._closed(plane, first) for plane in self.form.decode(message, dtype, first))
+        *_, rows, last = self.shape
+        planes = self.form.decode(message, dtype, first)
+        return tuple(_transposed(plane, first, (last // LANES, rows), self.shape) for plane in planes)
 
-    def _opened(self, plane: Array, first: int) -> Array:
-        lead, (*_, rows, last) = plane.shape[:first], self.shape
-        tiles = plane.reshape(*lead, -1, rows, last // LANES, LANES).swapaxes(-3, -2)
-        return tiles.reshape(*lead, *self.form.shape)
 
-    def _closed(self, plane: Array, first: int) -> Array:
-        lead, (*_, rows, last) = plane.shape[:first], self.shape
-        tiles = plane.reshape(*lead, -1, last // LANES, rows, LANES).swapaxes(-3, -2)
-        return tiles.reshape(*lead, *self.shape)
+def _transposed(plane: Array, first: int, sides: tuple[int, int], shape: tuple[int, ...]) -> Array:
+    """Swaps rows and tiles of each share."""
+    lead = plane.shape[:first]
+    return plane.reshape(*lead, -1, *sides, LANES).swapaxes(-3, -2).reshape(*lead, *shape)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -231,15 +233,6 @@ def form_of(share: tuple[int, ...], planes: int, wire: Coded) -> Form | Tiled:
     )
 
 
-def is_tiled(share: tuple[int, ...], planes: int, wire: Coded) -> bool:
-    return isinstance(form_of(share, planes, wire), Tiled)
-
-
-def form_like(block: Block, wire: Coded, first: int = 0) -> Form | Tiled:
-    planes = split(block)
-    return form_of(planes[0].shape[first:], len(planes), wire)
-
-
 def _tiled(share: tuple[int, ...], planes: int, wire: Coded, lengths: Sequence[int]) -> Tiled | None:
     *lead, rows, last = (1, 1, *share)
     whole = last % LANES == 0 and (rows % SUBLANES == 0 or rows in (2, 4))
@@ -252,6 +245,28 @@ def _tiled(share: tuple[int, ...], planes: int, wire: Coded, lengths: Sequence[i
         if many and many % group == 0 and group % length == 0 and (tiles % group == 0 or group % tiles == 0):
             return Tiled(share, Form(wire, (many // group, group, rows, LANES), planes, 1, length))
     return None
+
+
+def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0) -> B:
+    """The received block, in its form. `send` gets arrays with the block's `first` leading dimensions.
+
+    TPU kernels encode and decode if they have enough memory. Invariant: words have the same bits whatever encoded them,
+    so devices of all kinds can decode them.
+    """
+    if not isinstance(wire, Coded):
+        return jax.tree.map(send, block)
+    planes = split(block)
+    form = form_of(planes[0].shape[first:], len(planes), wire)
+
+    def by_platform(which: int, by_xla: Callable[..., Any], *arrays: Array) -> Any:
+        if isinstance(form, Form):
+            return by_xla(*arrays)
+        kernels = {where: functools.partial(pair[which], form, first) for where, pair in KERNELS.items()}
+        return lax.platform_dependent(*arrays, **kernels, default=by_xla)
+
+    message = by_platform(0, lambda *planes: form.encode(planes, first), *planes)
+    decode = functools.partial(form.decode, dtype=planes[0].dtype, first=first)
+    return cast(B, like(block, tuple(by_platform(1, decode, send(message)))))
 
 
 def _padded(values: Array, dim: int, size: int) -> Array:

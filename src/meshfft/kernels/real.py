@@ -19,11 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..collectives.dimensions import folded, resize, unfolded
 from ..machine.chip import Chip, padded
 from ..machine.machine import Work
 from ..numerics.phases import table
-from ..numerics.split_complex import Block, Planes, join, like, scaled, split
+from ..numerics.split_complex import Block, Planes, folded, join, like, resize, scaled, split, unfolded
 from .engine import Lines, Offer, RealEngine, Site
 from .xla import XLA, balanced
 

@@ -22,11 +22,10 @@ from ..collectives.all_to_all import Grid
 from ..machine.chip import Chip, padded
 from ..machine.machine import Work
 from ..numerics.chunks import CHUNK, chunks, in_chunks
-from ..numerics.digits import host_slices
 from ..numerics.dtypes import ROUNDING, Dot, Error
 from ..numerics.phases import host_roots, mulmod, roots, table
 from ..numerics.products import Factors, planes_of, product
-from ..numerics.slices import HELD, cost
+from ..numerics.slices import HELD, cost, host_slices
 from ..numerics.split_complex import Planes, times
 from .engine import Engine, Lines, Offer, Site
 from .xla import balanced

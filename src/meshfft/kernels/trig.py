@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..collectives.dimensions import resize
 from ..layout.layout import line_shape
 from ..numerics.phases import host_roots
+from ..numerics.split_complex import resize
 from ..operators.trig import Ends, Trig, divided
 
 

@@ -1,4 +1,4 @@
-"""Reductions and basic slices of stored arrays with padding.
+"""Reductions and basic slices of stored arrays with padding, and which of a device's positions are data.
 
     sum, mean, max, min along dimensions,   y[t] = x[start + step t],   t = 0 ... count - 1
 
@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
+from ..numerics.split_complex import B
 from .layout import AnyMesh, Layout, line_shape
 from .placement import devices_along, reshard, varying, without_padding
 
@@ -83,6 +84,20 @@ def _end(dtype: np.dtype, how: str) -> float:
     if jnp.issubdtype(dtype, jnp.integer):
         return jnp.iinfo(dtype).min if how == "max" else jnp.iinfo(dtype).max
     return -jnp.inf if how == "max" else jnp.inf
+
+
+def positions(layout: Layout, dim: int, limit: int) -> tuple[Array, Array]:
+    """Global indices of this device's block along a dimension, and which are data below `limit`."""
+    index = lax.axis_index(layout.axes[dim]) if layout.axes[dim] else 0
+    offsets = jnp.arange(layout.block[dim], dtype=jnp.int32)
+    at = jnp.asarray(layout.starts(dim), jnp.int32)[index] + offsets
+    return at, (offsets < jnp.asarray(layout.counts(dim), jnp.int32)[index]) & (at < limit)
+
+
+def cleared(block: B, layout: Layout, dim: int, limit: int) -> B:
+    """The block with zeros in its padding and from index `limit` on."""
+    data = positions(layout, dim, limit)[1].reshape(line_shape(dim, layout.ndim))
+    return jax.tree.map(lambda part: jnp.where(data, part, 0), block)
 
 
 Entry = range | int | None  # rows of a dimension, one row, or a new dimension

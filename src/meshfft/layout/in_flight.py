@@ -21,15 +21,9 @@ T = TypeVar("T")
 SMALL = 2**16  # size of a result that may be kept until the next launch
 
 
-class _Turn:
-    """The lock for launching, and a result of the last program if that may still run."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.last: Array | None = None
-
-
-_TURN = _Turn()  # one per process, since all CPU devices share XLA's thread pool
+class _Turn:  # one per process, since all CPU devices share XLA's thread pool
+    lock = threading.RLock()  # for launching
+    last: Array | None = None  # a result of the last program if that may still run
 
 
 def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
@@ -46,22 +40,22 @@ def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
         return program(arrays, *rest)
     for value in values:
         value.block_until_ready()
-    with _TURN.lock:
+    with _Turn.lock:
         known = _last_has_ended()
         results = program(arrays, *rest)
         last = _concrete(jax.tree.leaves(results)[-1])  # each is ready when all are
-        if last is not None and not (known and _is_small(last.shape)):
+        if last is not None and not (known and math.prod(last.shape) <= SMALL):
             last.block_until_ready()
             last = None
-        _TURN.last = last
+        _Turn.last = last
     return results
 
 
 def _last_has_ended() -> bool:
     """Waits for the last program; False if its result was deleted or donated, so its end is unknown."""
     try:
-        if _TURN.last is not None:
-            _TURN.last.block_until_ready()
+        if _Turn.last is not None:
+            _Turn.last.block_until_ready()
     except RuntimeError:  # deleted, or it failed; whoever holds its results gets that error
         return False
     return True
@@ -72,11 +66,6 @@ def _concrete(x: object) -> Array | None:
     while isinstance(x, jax.core.Tracer):
         x = getattr(x, "primal", getattr(x, "val", None))
     return x if isinstance(x, jax.Array) else None
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_small(shape: tuple[int, ...]) -> bool:
-    return math.prod(shape) <= SMALL
 
 
 @functools.lru_cache(maxsize=1024)

@@ -28,12 +28,11 @@ class PaddedArray(NumpyFace):
 
     `mf.shard`, plans and all functions return one where sizes do not divide,
     and take it; `jit`, `grad`, `scan` and `vmap` over leading dimensions carry
-    it. It has arithmetic with numbers, with arrays that broadcast to its
-    shape, and with others of its kind; `map` applies any elementwise function
-    and keeps the padding zero. It has NumPy's `sum`, `mean`, `max`, `min` of
-    its logical elements, basic slices, and `where`. `mf.gather(y)` brings it
-    to the host. Elementwise functions of NumPy, as `np.exp(y)`, are `map` with
-    that of `jax.numpy`, which itself refuses it.
+    it. It has arithmetic with numbers, arrays that broadcast to its shape and
+    others of its kind; NumPy's `sum`, `mean`, `max`, `min` of its elements;
+    basic slices and `where`. `map` applies any elementwise function and keeps
+    the padding zero, as does `np.exp(y)`; functions of `jax.numpy` refuse it.
+    `mf.gather(y)` brings it to the host.
 
     Attributes:
         stored: the jax.Array, larger than the shape, its padding zeros.
@@ -71,8 +70,11 @@ class PaddedArray(NumpyFace):
         known = isinstance(self.stored, Array) and not isinstance(self.stored, jax.core.Tracer)
         if known and isinstance(self.sharding, NamedSharding):
             return self.sharding.mesh
-        left = mapped_axes(self.home) and not mapped_axes(jax.sharding.get_abstract_mesh())
-        return _around(self.stored, self.home) if left else self.home
+        here = jax.sharding.get_abstract_mesh()
+        if mapped_axes(self.home) and not mapped_axes(here):  # made inside a caller's shard_map, and now outside
+            around = (jax.typeof(self.stored).sharding.mesh, here)
+            return next((mesh for mesh in around if not mesh.empty), self.home)
+        return self.home
 
     @property
     def spec(self) -> PartitionSpec:
@@ -102,9 +104,7 @@ class PaddedArray(NumpyFace):
 
     @property
     def addressable_shards(self) -> Sequence[jax.Shard]:
-        """What the devices of this process store, padding included; indices
-        are those of `stored`.
-        """
+        """The shards of `stored` in this process, padding included."""
         return self.stored.addressable_shards
 
     def map(self, function: Callable[..., Array], *others: "ArrayLike | PaddedArray") -> "PaddedArray":
@@ -112,8 +112,7 @@ class PaddedArray(NumpyFace):
         stays zero.
 
         Args:
-            function: takes arrays as they are stored, and returns one of their
-                shape.
+            function: takes stored arrays, and returns one of their shape.
             others: numbers, arrays that broadcast against the logical shape,
                 or padded arrays cut alike.
 
@@ -125,11 +124,10 @@ class PaddedArray(NumpyFace):
         stored, expected = np.shape(result), np.shape(self.stored)
         if layout == self.layout and stored != expected:
             raise ValueError(f"the function made {stored} of a stored {expected}: give an elementwise one")
-        return PaddedArray(_masked(result, layout, self.mesh), self.lead + layout, self.home)
+        return PaddedArray(self._masked(result, layout), self.lead + layout, self.home)
 
     def like(self, stored: Array) -> "PaddedArray":
-        """Another stored array in the layout of this one; what its padding
-        held becomes zero.
+        """Another stored array in this layout, its padding set to zero.
 
         Raises:
             ValueError: it is not stored as this one is.
@@ -140,6 +138,10 @@ class PaddedArray(NumpyFace):
                 f"the array has shape {given}, this one is stored as {wanted}: use mf.shard of a logical one"
             )
         return self.map(lambda x, new: new, PaddedArray(stored, self.full_layout, self.home))
+
+    def _masked(self, stored: ArrayLike, layout: Layout) -> Array:
+        # Under jit JAX finds the devices of the mask, where an eager derivative shows only an abstract mesh.
+        return _without_padding(jnp.asarray(stored), layout, self._mapped())
 
     def _with(self, stored: Array, layout: Layout) -> "Array | PaddedArray":
         """A stored array made from this one, plain if the mesh divides it."""
@@ -177,9 +179,8 @@ Transformed = AnyStored | PlanePair
 def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
     """Brings an array to the host as a NumPy array of its logical shape.
 
-    Where several processes hold it, each must call this and each gets all of
-    it, sent in chunks: it has to fit in the memory of every host. Work on
-    `y.addressable_shards` where it does not.
+    If several processes hold it, each must call this and gets all of it, sent
+    in chunks. Use `y.addressable_shards` of arrays that no host can hold.
 
     Args:
         y: a jax.Array, sharded or not, or a PaddedArray.
@@ -216,28 +217,13 @@ def mapped(function: Callable[..., Array], *arrays: Any) -> Any:
     return first.map(function, *arrays[1:]) if isinstance(first, PaddedArray) else function(*arrays)
 
 
-def _around(stored: Array, home: AnyMesh | None) -> AnyMesh | None:
-    """The mesh, outside a caller's shard_map, of an array made inside."""
-    for mesh in (jax.typeof(stored).sharding.mesh, jax.sharding.get_abstract_mesh()):
-        if not mesh.empty:
-            return mesh
-    return home
-
-
-def _masked(stored: ArrayLike, layout: Layout, mesh: AnyMesh | None) -> Array:
-    here = jax.sharding.get_abstract_mesh()
-    mapped = mapped_axes(here) if mesh is not None else frozenset[str]()
-    # Under jit JAX finds the devices of the mask, where an eager derivative shows only an abstract mesh.
-    return _without_padding(jnp.asarray(stored), layout, mapped)
-
-
 _without_padding = jax.jit(without_padding, static_argnums=(1, 2))
 
 
 def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
     """An operand as the layout stores it, or in a shape that broadcasts against that."""
     if isinstance(x, PaddedArray):
-        return _masked(x.stored, x.layout, x.mesh)  # gradients must not reach the padding
+        return x._masked(x.stored, x.layout)  # gradients must not reach the padding
     shape, offset = np.shape(x), layout.ndim - np.ndim(x)
     if not shape:
         return x

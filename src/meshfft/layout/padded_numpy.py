@@ -136,8 +136,8 @@ class NumpyFace:
             keepdims: keep the dimensions, one element long.
 
         Returns:
-            What is left, cut as before: a PaddedArray if the mesh does not
-            divide it, else a jax.Array. Sends partial results only.
+            The rest, cut as before: a PaddedArray if the mesh does not divide
+            it, else a jax.Array. Sends partial results only.
         """
         return self._reduced("sum", axis, keepdims, out, dtype)
 
@@ -174,9 +174,9 @@ class NumpyFace:
         """Basic slices: integers, slices, `...` and None.
 
         Returns:
-            What is left, cut by the same mesh axes: a PaddedArray if these do
-            not divide it, else a jax.Array. Every device receives the blocks
-            that its rows are in; an integer along a cut dimension sums.
+            The rest, cut by the same mesh axes: a PaddedArray if these do not
+            divide it, else a jax.Array. Every device receives the blocks with
+            its rows; an integer along a cut dimension sums.
         """
         layout, mapped = self.layout, self._mapped()
         entries = entries_of(index, layout.shape)

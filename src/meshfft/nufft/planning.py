@@ -19,7 +19,7 @@ from ..layout.layout import Layout, Spec, mapped_axes
 from ..layout.memory import check_blocks
 from ..layout.padded_array import Transformed
 from ..numerics.dtypes import check_reached, real_dtype
-from ..operators.operands import Held
+from ..operators.operands import DeviceTables
 from ..plans.execute import tried
 from ..plans.options import Options
 from ..plans.plan import Plan
@@ -85,7 +85,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
     in_slots = sub_layout(owned.end, [owned.end.ndim - 1])
     every: list[object] = [tables] if balance is None else [tables, balance[1]]
     last, routes = exchange_of(order, in_slots, values_layout(problem, in_slots), len(every))
-    held = tuple(Held(one, problem.mesh, in_slots.axes[0]) for one in (*every, routes))
+    held = tuple(DeviceTables(one, problem.mesh, in_slots.axes[0]) for one in (*every, routes))
     return ScatteredPlan(
         *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, last)), held),
         points=points,

@@ -22,8 +22,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.placement import to_host
-from ..numerics.phases import Floats, Limbs, add, of_radians
-from ..operators.logarithms import logarithm, of_radii, snapped
+from ..numerics.phases import Floats, Limbs, add, logarithm, of_radians, of_radii, snapped
 from ..operators.matrices import Logarithm, limbs_of
 from ..operators.transform import integers
 

@@ -21,7 +21,7 @@ from ..layout.layout import Layout, Spec, even_cuts
 from ..layout.memory import check_blocks
 from ..layout.padded_array import AnyArray, Transformed
 from ..numerics.dtypes import complex_dtype, dots_of
-from ..operators.operands import Held
+from ..operators.operands import DeviceTables
 from ..plans.execute import moved, tried
 from ..plans.plan import Plan
 from ..plans.request import on_arrays, read
@@ -187,11 +187,11 @@ def _joined(
     last, routes = exchange_of(placed.order, in_slots, sub_layout(values, range(batch, values.ndim)), 1)
     back = dataclasses.replace(walk, steps=(*walk.steps, last)).transpose()
     every = (_factored(placed.tables, placed.order, before), routes)
-    held = [Held(one, problem.mesh, in_slots.axes[0]) for one in every]
+    held = [DeviceTables(one, problem.mesh, in_slots.axes[0]) for one in every]
     on = tuple(at_slot(step, 2 + (slot_of(step) or 0)) for step in there.walk.steps)
     first, *others = there.sources
-    assert isinstance(first, Held)
-    tables = Held(_factored(first.host, there.slots, behind), problem.mesh, there.placed_layout.axes[-1])
+    assert isinstance(first, DeviceTables)
+    tables = DeviceTables(_factored(first.host, there.slots, behind), problem.mesh, there.placed_layout.axes[-1])
     whole = Walk(back.start, (*back.steps, *on), there.walk.scale, there.walk.planes)
     return problem.plan(whole, (*held, tables, *others))
 

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from .split_complex import Planes
+
 CHUNK = 2**19  # numbers per chunk, if the sizes divide
 LANES = 128  # parts of the last dimension are whole TPU registers
 RUNS = 16  # runs summed one by one into a partial sum
-Arrays = tuple[Array, ...]
 Total = TypeVar("Total")
 
 
@@ -27,12 +28,12 @@ def chunks(shape: tuple[int, ...], dim: int) -> tuple[int, int]:
 
 
 def in_chunks(
-    arrays: Arrays,
-    out: Arrays | None,
+    arrays: Planes,
+    out: Planes | None,
     dim: int,
-    made: Callable[[Arrays, Arrays | None], Arrays],
+    made: Callable[[Planes, Planes | None], Planes],
     leaves: Iterable[Array] = (),
-) -> Arrays:
+) -> Planes:
     """Applies `made` to chunks of lines along `dim`, into `out` or an array that varies over the axes of `leaves`."""
     shape = (arrays or out or ())[0].shape
     other, many = chunks(shape, dim)
@@ -40,7 +41,7 @@ def in_chunks(
         return made(arrays, out)
     size, given = shape[other] // many, out is not None
 
-    def lines(i: Array | int, out: Arrays | None) -> Arrays:
+    def lines(i: Array | int, out: Planes | None) -> Planes:
         # The barriers keep the block's layout. Without them the TPU compiler copies the whole block in every
         # iteration, to the layout that suits one chunk.
         cut = lambda x: lax.dynamic_slice_in_dim(x, i * size, size, other)  # noqa: E731
@@ -52,7 +53,7 @@ def in_chunks(
         full = [tuple(n * many if d == other else n for d, n in enumerate(one.shape)) for one in each]
         out = tuple(varied(lax.empty(n, one.dtype), (*arrays, *leaves)) for n, one in zip(full, each, strict=True))
 
-    def turn(state: tuple[Array, Arrays]) -> tuple[Array, Arrays]:
+    def turn(state: tuple[Array, Planes]) -> tuple[Array, Planes]:
         i, out = state
         pairs = zip(out, lines(i, out), strict=True)
         done = tuple(lax.dynamic_update_slice_in_dim(whole, part, i * size, other) for whole, part in pairs)

@@ -6,10 +6,15 @@ below MAX_LENGTH. (In float32 without the reduction n k loses 5e-3 at N = 8192.)
 A fixed-point number is a tuple of uint32 limbs, most significant first, and wraps: multiples of a fraction of a turn
 are exact modulo a turn. Two limbs hold a turn to 2^-64, and a base-two logarithm to 2^-48: enough for float32 up to
 n = 2^21.
+
+Logarithms of numbers on the host are in two float64: a power z^-n multiplies the error of one by n.
 """
 
 import functools
+import math
+from fractions import Fraction
 from types import ModuleType
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,12 +25,19 @@ from .split_complex import Planes
 
 Limbs = tuple[Array, ...]
 Floats = Array | np.ndarray
+Two = tuple[np.ndarray, np.ndarray]  # a number in two floats, the second at most half a unit of the first
+Complex = tuple[Two, Two]
+F = TypeVar("F")
 MAX_LENGTH = 2**29
 DIGIT = 16  # bits taken from a float at a time
 INTEGER_BITS = 16  # bits of a logarithm before the point
 # floor(2^192 c) for c = 1 / (2 pi) and c = log2(e) / 2
 INVERSE_TURN = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E410
 HALF_LOG2_E = 0xB8AA3B295C17F0BBBE87FED0691D3E88EB577AA8DD695A58
+_LOG_2: Two = np.array(0.6931471805599453), np.array(2.3190468138462996e-17)
+_SQUARINGS, _TERMS = 9, 13  # series of exp at numbers below 3.3 / 2^9: the next term is below 1e-37
+_EXACT = [Fraction(1, math.factorial(term)) for term in range(_TERMS + 1)]
+_SERIES: list[Two] = [(np.array(float(x)), np.array(float(x - Fraction(float(x))))) for x in _EXACT]
 
 
 def vandermonde(k: Array, n: Array, length: int, sign: int, real: DTypeLike) -> Planes:
@@ -173,3 +185,94 @@ def _high(a: Array, b: Array) -> Array:
     a1, a0, b1, b0 = a >> low, a & mask, b >> low, b & mask
     middle = (a0 * b0 >> low) + (a1 * b0 & mask) + (a0 * b1 & mask)
     return a1 * b1 + (a1 * b0 >> low) + (a0 * b1 >> low) + (middle >> low)
+
+
+def logarithm(z: np.ndarray) -> tuple[Two, Two]:
+    """log |z| and the angle of nonzero complex numbers, in two floats each; ValueError if one is not finite.
+
+        log z = a + (z exp(-a) - 1),   a the logarithm in one float64
+
+    exp(-a) uses two floats: its series at a / 2^9, squared nine times. The omitted square of the bracket is below
+    1e-31. Source: Dekker, A floating-point technique for extending the available precision, Numer. Math. 18, 1971.
+    """
+    finite(z)
+    exponent = np.frexp(np.maximum(np.abs(z.real), np.abs(z.imag)))[1]
+    re, im = (np.ldexp(part, -exponent) for part in (z.real, z.imag))
+    radius, angle = np.log(np.hypot(re, im)), np.arctan2(im, re)
+    (one, low), (high, rest) = _times(((re, 0 * re), (im, 0 * im)), _exp(-radius, -angle))
+    many = exponent.astype(float)
+    whole = _product(_LOG_2, (many, 0 * many))
+    return _plus(whole, _two_sum(radius, (one - 1) + low)), _two_sum(angle, high + rest)
+
+
+def finite(values: F) -> F:
+    """The values; raises ValueError if a host array has one that is not finite."""
+    if isinstance(values, np.ndarray) and not np.isfinite(values).all():
+        raise ValueError(f"point {np.argmin(np.isfinite(values))} is not finite: give finite points")
+    return values
+
+
+def of_radii(radii: np.ndarray) -> Two:
+    """log r of real numbers in two floats; ValueError if one is not positive."""
+    if not (radii > 0).all():
+        bad = np.argmin(radii > 0)
+        raise ValueError(f"radius {bad} is {radii.ravel()[bad]}: give positive radii")
+    return logarithm(radii.astype(np.complex128))[0]
+
+
+def snapped(log_radius: np.ndarray) -> np.ndarray | None:
+    """None if all radii are 1 to rounding."""
+    return log_radius if np.abs(log_radius).max(initial=0.0) > 4 * np.finfo(np.float64).eps else None
+
+
+def spiral(a: complex | Array, w: complex | Array, m: int) -> tuple[Two, Two]:
+    """log |z| and the angle of z = a w^-k, k < m, in two floats each."""
+    k = np.arange(m, dtype=float)
+    radius, angle = (
+        _plus((high[:1], low[:1]), _product((-high[1:], -low[1:]), (k, 0 * k)))
+        for high, low in logarithm(np.array([a, w], np.complex128))
+    )
+    return radius, angle
+
+
+def _plus(a: Two, b: Two) -> Two:
+    high, low = _two_sum(a[0], b[0])
+    return _two_sum(high, low + (a[1] + b[1]))
+
+
+def _exp(re: np.ndarray, im: np.ndarray) -> Complex:
+    x = (re * 2.0**-_SQUARINGS, 0 * re), (im * 2.0**-_SQUARINGS, 0 * im)
+    power = _SERIES[-1], (0 * re, 0 * re)
+    for coefficient in reversed(_SERIES[:-1]):
+        real, imaginary = _times(power, x)
+        power = _plus(real, coefficient), imaginary
+    for _ in range(_SQUARINGS):
+        power = _times(power, power)
+    return power
+
+
+def _times(a: Complex, b: Complex) -> Complex:
+    (ar, ai), (br, bi) = a, b
+    minus = -ai[0], -ai[1]
+    return _plus(_product(ar, br), _product(minus, bi)), _plus(_product(ar, bi), _product(ai, br))
+
+
+def _product(a: Two, b: Two) -> Two:
+    high = a[0] * b[0]
+    (a1, a2), (b1, b2) = _halves(a[0]), _halves(b[0])
+    low = ((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2
+    return _two_sum(high, low + (a[0] * b[1] + a[1] * b[0]))
+
+
+def _halves(a: np.ndarray) -> Two:
+    """A float as a sum of two of 26 bits, whose products are exact."""
+    wide = a * (2.0**27 + 1)
+    high = wide - (wide - a)
+    return high, a - high
+
+
+def _two_sum(a: np.ndarray, b: np.ndarray) -> Two:
+    """a + b and its rounding error (Knuth)."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)

@@ -14,7 +14,7 @@ from jax import Array, lax
 
 from .chunks import in_chunks, in_runs
 from .dtypes import Dot
-from .slices import SlicedProduct
+from .slices import SlicedProduct, Terms
 from .split_complex import Planes
 
 TERMS = 128  # matrix columns multiplied at once on the CPU
@@ -25,7 +25,6 @@ PRESETS = {
     "bf16x3": lax.DotAlgorithmPreset.BF16_BF16_F32_X3,
     "bf16x6": lax.DotAlgorithmPreset.BF16_BF16_F32_X6,
 }
-Terms = tuple[Array, ...]
 Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, kept separate until the last addition
 
 

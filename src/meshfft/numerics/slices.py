@@ -5,23 +5,25 @@ Each row of the matrix and each line of the block is scaled by a power of two an
     x = 2^e sum_i d_i 2^(1 - 8 i),   -128 <= d_i <= 127,   i = 1 ... S
 
 The products of slices with i + j <= S + 1 are exact: in int32 below 2^17 terms, in bfloat16 with float32 sums up to
-2^10. Invariant: the only errors are the truncation after slice S, the omitted products (`dtypes.sliced_error`) and the
-rounding of the sum.
+2^10. Invariant: inputs are scaled to magnitudes below 127 / 128, and the only errors are the truncation after slice S,
+the omitted products (`dtypes.sliced_error`) and the rounding of the sum.
 
 Source: Ozaki, Ogita, Oishi and Rump, Numer. Algorithms 59, 2012; Ootomo, Ozaki and Yokota, arXiv:2306.11975.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from .chunks import CHUNK
-from .digits import BITS, Terms, at_once, carried, joined, limbs, one_by_one, pair, singles
 from .dtypes import TIERS, Dot
 
+BITS = 8  # bits of a slice, sign included
+HIGH = 4  # slices in the first 32-bit integer of a number; the second has the rest, at most three
 ROOM = 1 + 2.0**-6  # extra downscaling of lines, so that the first slice rounds to at most 127
 LEAST, LEAST_OF_PAIRS = -1000, -100  # smallest exponents of the scale of a line
 # (operations, bytes) per sliced number and per sum of products, from cycles that the TPU v5e compiler estimates. If
@@ -32,6 +34,7 @@ HELD = 112  # bytes per complex number of a chunk: slices, sums and results
 TERMS = {**dict.fromkeys(("", "int8", "int8 long"), 2**17 - 1), "bf16": 2**10}  # terms added exactly, each below 2^14
 RUN = 2048  # most columns of a matrix per sum
 WHOLE = 2**23  # largest matrix for the sums of all weights at once, in bytes
+Terms = tuple[Array, ...]
 
 
 def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[int, int]:
@@ -40,13 +43,6 @@ def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[in
     spilled = SPILLED.get(dot.unit, 0) * (reals // each) * TIERS[dot.tier].passes * (fast < HELD * CHUNK)
     flops, nbytes = (each * (numbers * one + sums * two) for one, two in zip(SLICE_COST, SUM_COST, strict=True))
     return flops, nbytes + each * sums * spilled
-
-
-class Slices(NamedTuple):
-    """Int8 slices of arrays, largest first, and their shared power of two; NaN for lines without one."""
-
-    digits: tuple[Terms | Array, ...]
-    scale: Array
 
 
 class SlicedProduct(NamedTuple):
@@ -85,9 +81,11 @@ class SlicedProduct(NamedTuple):
         digits, scale = self.sliced(both, 1)
         return *(_stacked(each)[::-1] for each in digits), scale
 
-    def sliced(self, arrays: Terms, axis: int) -> Slices:
+    def sliced(self, arrays: Terms, axis: int) -> tuple[tuple[Terms | Array, ...], Array]:
+        """Int8 slices of arrays, largest first, and their shared power of two; NaN for lines without one."""
+        scaled, scale = (_pairs if self.pairs else _doubles)(arrays, axis)
         digits = one_by_one if self.unit else at_once
-        return (_of_pairs if self.pairs else _of_doubles)(arrays, axis, self.slices, digits)
+        return tuple(digits(limbs(parts, self.slices), self.slices) for parts in scaled), scale
 
     def along(self, matrix: Terms, x: Array, dim: int) -> Array:
         return self.summed(matrix, (x,), dim)
@@ -98,14 +96,14 @@ class SlicedProduct(NamedTuple):
 
     def summed(self, matrix: Terms, arrays: Terms, dim: int) -> Array:
         *digits, scale = matrix
-        lines, x = self.sliced(arrays, dim), arrays[0]
-        scale = (scale * 2.0 ** (2 - 2 * BITS)).astype(lines.scale.dtype)
+        (lines, line_scale), x = self.sliced(arrays, dim), arrays[0]
+        scale = (scale * 2.0 ** (2 - 2 * BITS)).astype(line_scale.dtype)
         rows = jnp.moveaxis(scale.reshape(-1, *[1] * (x.ndim - 1)), 0, dim)
-        orders = self._orders(digits, lines.digits, dim)
+        orders = self._orders(digits, lines, dim)
         if self.pairs:
-            high, low = (jnp.moveaxis(part, 0, dim) * rows * lines.scale for part in pair(*carried(orders)))
+            high, low = (jnp.moveaxis(part, 0, dim) * rows * line_scale for part in pair(*carried(orders)))
             return high.astype(x.dtype) + low.astype(x.dtype)
-        return jnp.moveaxis(joined(*carried(orders), x.dtype), 0, dim) * (rows * lines.scale)
+        return jnp.moveaxis(joined(*carried(orders), x.dtype), 0, dim) * (rows * line_scale)
 
     def _orders(self, matrices: list[Array], lines: tuple[Terms | Array, ...], dim: int) -> list[Array]:
         if not self.unit and matrices[0].ndim == 3:
@@ -139,30 +137,30 @@ class SlicedProduct(NamedTuple):
         )
 
 
-def _of_doubles(arrays: Terms, axis: int, slices: int, digits: Callable[..., Terms | Array]) -> Slices:
-    largest = functools.reduce(jnp.maximum, (_largest(x, axis) for x in arrays))
+def _doubles(arrays: Terms, axis: int) -> tuple[Iterable[Terms], Array]:
+    """Float32 parts of arrays divided by a shared power of two, and that."""
+    largest = _largest(arrays, axis)
     exponent = jnp.maximum(jnp.frexp(largest * ROOM)[1], LEAST)
     one = jnp.ones((), largest.dtype)
     down, up = jnp.ldexp(one, -exponent), jnp.ldexp(one, exponent)
     # All is NaN in a line with NaN or infinity, or with numbers so large that the scale overflows.
     up = jnp.where((largest < jnp.inf) & (down * up == 1), up, jnp.nan)
-    return Slices(tuple(digits(limbs(singles(x * down, 3), slices), slices) for x in arrays), up)
+    return (singles(x * down, 3) for x in arrays), up
 
 
-def _of_pairs(arrays: Terms, axis: int, slices: int, digits: Callable[..., Terms | Array]) -> Slices:
-    """`_of_doubles` for pairs, with powers of two made from bits: the TPU compiler has no float64 frexp."""
+def _pairs(arrays: Terms, axis: int) -> tuple[Iterable[Terms], Array]:
+    """`_doubles` for pairs, with powers of two made from bits: the TPU compiler has no float64 frexp."""
     pairs, room = [singles(x, 2) for x in arrays], jnp.float32(ROOM)
-    largest = functools.reduce(jnp.maximum, (_largest(pair[0], axis) for pair in pairs)) * room
+    largest = _largest([high for high, _ in pairs], axis) * room
     exponent = (lax.bitcast_convert_type(largest, jnp.int32) >> 23) - 126
     exponent = jnp.clip(exponent, LEAST_OF_PAIRS, 126)
     down, up = (lax.bitcast_convert_type((127 + sign * exponent) << 23, jnp.float32) for sign in (-1, 1))
     up = jnp.where(largest < up, up, jnp.nan)
-    scaled = (tuple(part * down for part in pair) for pair in pairs)
-    return Slices(tuple(digits(limbs(pair, slices), slices) for pair in scaled), up)
+    return (tuple(part * down for part in pair) for pair in pairs), up
 
 
-def _largest(x: Array, axis: int) -> Array:
-    return jnp.max(jnp.abs(x), axis, keepdims=True, initial=0.0)
+def _largest(arrays: Sequence[Array], axis: int) -> Array:
+    return functools.reduce(jnp.maximum, (jnp.max(jnp.abs(x), axis, keepdims=True, initial=0.0) for x in arrays))
 
 
 def _stacked(digits: Terms | Array) -> Array:
@@ -175,3 +173,95 @@ def _of_all_weights(digits: Array) -> Array:
     row = jnp.pad(digits.swapaxes(0, 1).reshape(rows, slices * n), ((0, 0), (0, slices * n)))
     first = ((slices - pairs) * n for pairs in range(1, slices + 1))
     return jnp.stack([row[:, start : start + slices * n] for start in first])
+
+
+def singles(y: Array, many: int) -> Terms:
+    """Float32 numbers that add up to a float64, largest first."""
+    parts = list[Array]()
+    for left in reversed(range(many)):
+        parts.append(y.astype(jnp.float32))
+        y = y - parts[-1].astype(y.dtype) if left else y
+    return tuple(parts)
+
+
+def limbs(parts: Terms, slices: int) -> list[Array]:
+    """Integers in units of the last slice, from sums of float32 in (-1, 1); the second has the slices after HIGH."""
+    high, low = BITS * min(slices, HIGH) - 1, BITS * max(slices - HIGH, 0)
+    first = jnp.round(parts[0] * jnp.float32(2.0**high))
+    rests = (parts[0] - first * jnp.float32(2.0**-high), *parts[1:])
+    units = [part * jnp.float32(2.0 ** (high + low)) for part in rests]
+    whole = [jnp.round(part) for part in units]
+    left = jnp.round(sum(unit - one for unit, one in zip(units, whole, strict=True)))
+    behind = functools.reduce(jnp.add, (one.astype(jnp.int32) for one in (*whole, left)))
+    return [first.astype(jnp.int32), behind] if low else [first.astype(jnp.int32) + behind]
+
+
+def one_by_one(integers: list[Array], slices: int) -> Terms:
+    found = _bytes(integers, slices)
+    many = (min(slices, HIGH), slices - HIGH)
+    each = [(one << (24 - BITS * i)) >> 24 for one, n in zip(found, many, strict=False) for i in reversed(range(n))]
+    # The barrier makes all digits at once; otherwise the TPU compiler recomputes the integers for each.
+    return tuple(lax.optimization_barrier([digit.astype(jnp.int8) for digit in each]))
+
+
+def at_once(integers: list[Array], slices: int) -> Array:
+    """The balanced digits as one array (S, ...), in few operations."""
+    found, first = _bytes(integers, slices), min(slices, HIGH)
+    at = jnp.arange(slices, dtype=jnp.int32).reshape(-1, *[1] * found[0].ndim)
+    up = 24 - BITS * (jnp.where(at < first, first, slices) - 1 - at)
+    return ((jnp.where(at < first, found[0], found[-1]) << up) >> 24).astype(jnp.int8)
+
+
+def _bytes(integers: list[Array], slices: int) -> list[Array]:
+    """Integers whose bytes are the digits: digit + 128 is a byte of the number, and - 128 flips its top bit."""
+    carry, found = jnp.int32(0), list[Array]()
+    for limb, many in reversed(list(zip(integers, (min(slices, HIGH), slices - HIGH), strict=False))):
+        each = jnp.uint32(sum(128 << BITS * i for i in range(many))).astype(jnp.int32)
+        total = limb + carry + each
+        carry = total >> (BITS * many if many < HIGH else 31)
+        found.insert(0, total ^ each)
+    return found
+
+
+def carried(orders: list[Array]) -> tuple[Array, list[Array]]:
+    """Sum of int32 numbers, each of 2^-8 the weight of the previous one: an int32 and the bytes after it."""
+    value, low = orders[-1], list[Array]()
+    for order in reversed(orders[:-1]):
+        low.insert(0, value & 255)
+        value = order + (value >> BITS)
+    return value, low
+
+
+def joined(value: Array, low: list[Array], dtype: np.dtype) -> Array:
+    """An int32 and the bytes after it, rounded to float64."""
+    total = value.astype(dtype)
+    for first in range(0, len(low), 3):  # 24 bits, a float32
+        group = _grouped(low[first : first + 3])
+        total = total + jnp.asarray(group, jnp.float32).astype(dtype) * 2.0 ** (-BITS * (first + 3))
+    return total
+
+
+def pair(value: Array, low: list[Array]) -> tuple[Array, Array]:
+    """`joined` as two float32; the sums need the first group of 24 bits to be zero or larger than the rest."""
+    low = [value & 255, *low]
+    first, *others = (jnp.asarray(part, jnp.float32) for part in (value >> BITS, *map(_grouped, (low[:3], low[3:6]))))
+    second, third = (part * jnp.float32(2.0 ** (-BITS * at)) for part, at in zip(others, (3, 6), strict=True))
+    high = first + second
+    low_part = (second - (high - first)) + third
+    total = high + low_part
+    by = jnp.float32(2.0**BITS)
+    return total * by, (low_part - (total - high)) * by
+
+
+def _grouped(low: list[Array]) -> Array:
+    return functools.reduce(jnp.add, (part << (BITS * (2 - j)) for j, part in enumerate(low)))
+
+
+def host_slices(matrix: np.ndarray, slices: int) -> np.ndarray:
+    """Slices of a real matrix of magnitudes up to one, in the host's widest float; the scale is 2."""
+    value = np.rint(matrix * np.asarray(2.0 ** (BITS * slices - 2), matrix.dtype)).astype(np.int64)
+    digits = list[np.ndarray]()
+    for _ in range(slices - 1):
+        digits.insert(0, (value + 128 & 255) - 128)
+        value = (value - digits[0]) >> BITS
+    return np.stack([value, *digits]).astype(np.int8)

@@ -1,11 +1,13 @@
-"""Split complex: a block as separate real and imaginary parts, the form of matrix units and TPUs.
+"""Split complex: a block as separate real and imaginary parts, the form of matrix units and TPUs; and its dimensions.
 
 A block is an array, or its planes: (re, im), or (re,) if real. A step returns the form of its input.
 """
 
+import functools
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -56,3 +58,24 @@ def in_complex(step: Callable[[Array], Array], block: Block) -> Block:
     if not isinstance(block, tuple):
         return step(block)
     return split(step(join(block)))
+
+
+def unfolded(block: Array, dim: int, parts: int) -> Array:
+    """Splits a dimension into two, the first of size `parts`."""
+    return block.reshape(*block.shape[:dim], parts, block.shape[dim] // parts, *block.shape[dim + 1 :])
+
+
+def folded(block: Array, dim: int) -> Array:
+    return block.reshape(*block.shape[:dim], block.shape[dim] * block.shape[dim + 1], *block.shape[dim + 2 :])
+
+
+def resize(block: Array, dim: int, size: int) -> Array:
+    """Crops a dimension, or pads it with zeros at the tail, to `size`."""
+    kept = lax.slice_in_dim(block, 0, min(size, block.shape[dim]), axis=dim)
+    widths = [(0, size - kept.shape[dim] if d == dim else 0) for d in range(block.ndim)]
+    return jnp.pad(kept, widths) if size > kept.shape[dim] else kept
+
+
+def resize_each(block: B, dims: tuple[int, ...], sizes: tuple[int, ...]) -> B:
+    pairs = [*zip(dims, sizes, strict=True)]
+    return jax.tree.map(lambda part: functools.reduce(lambda x, pair: resize(x, *pair), pairs, part), block)

@@ -16,14 +16,14 @@ from jax import Array, lax
 
 from .chunks import in_runs, runs, varied
 from .dtypes import Dot, added_error, unit_of
-from .products import GROUP, TERMS, Maker, RealProduct, Sums, Terms, complex_sums, forms_of, planes_of
+from .products import GROUP, TERMS, Maker, RealProduct, Sums, complex_sums, forms_of, planes_of
+from .slices import Terms
 from .split_complex import Planes, join, split
 
 COLUMNS = 2 * TERMS  # columns of each matrix made at once and multiplied in runs of TERMS
 TILE = 128  # positions of a tile if each device has its own cores
 WIDE_TILE = 512  # positions if one device has all cores, which share a tile
 SINGLE = 4  # sums added in one float: four equal ones round correctly
-Total = tuple[Array, ...]
 
 
 class Run(NamedTuple):
@@ -56,12 +56,12 @@ def product_in_tiles(
     terms: Sequence[tuple[Maker, Array]],
     dim: int,
     dot: Dot,
-    total: Total | None = None,
+    total: Sums | None = None,
     *,
     real: bool = False,
     wide: bool = False,
     two: bool = False,
-) -> Total:
+) -> Sums:
     way, like = RealProduct(lax.Precision.HIGHEST, dot.terms, GROUP), terms[0][1]
     before, n, after = math.prod(like.shape[:dim]), like.shape[dim], math.prod(like.shape[dim + 1 :])
     blocks = [block.reshape(before, n, after) for _, block in terms]
@@ -73,7 +73,7 @@ def product_in_tiles(
             forms = (tuple(jnp.concatenate([re, im]) for re, im in zip(*forms, strict=True)),)
         return Run(tuple(map(way.laid, forms)), stacked, (rows, size), block, start)
 
-    def add(start: Array | int, size: int, total: Total | None) -> Total:
+    def add(start: Array | int, size: int, total: Sums | None) -> Sums:
         offsets = range(0, max(size, 1), TERMS)
         runs = [run(j, start + at, min(TERMS, size - at)) for j in range(len(terms)) for at in offsets]
         by_tiles = functools.partial(_by_tiles, runs, way=way, real=real, positions=WIDE_TILE if wide else TILE)
@@ -94,7 +94,7 @@ def product_in_tiles(
     return tuple(part.reshape(*like.shape[:dim], part.shape[1], *like.shape[dim + 1 :]) for part in done)
 
 
-def _added(total: Total, y: Array) -> Total:
+def _added(total: Sums, y: Array) -> Sums:
     """The sum plus y; XLA does not reorder float sums."""
     if len(total) == 1:
         return (total[0] + y,)
@@ -107,15 +107,15 @@ def _added(total: Total, y: Array) -> Total:
 def _by_tiles(
     runs: Sequence[Run],
     blocks: Sequence[Array],
-    out: Total,
+    out: Sums,
     way: RealProduct,
     real: bool,
     positions: int,
     added: bool = False,
-) -> Total:
+) -> Sums:
     """The products of all runs, added to `out` or replacing it; `out` may be the last block."""
 
-    def tile(line: Array | int, start: Array | int, lines: int, width: int, out: Total) -> Total:
+    def tile(line: Array | int, start: Array | int, lines: int, width: int, out: Sums) -> Sums:
         sums = []
         for run in runs:
             block = [*blocks, out[0]][run.block]
@@ -132,7 +132,7 @@ def _by_tiles(
     return _over_tiles(tile, tuple(varied(part, leaves) for part in out), positions)
 
 
-def _over_tiles(tile: Callable[..., Total], out: Total, positions: int) -> Total:
+def _over_tiles(tile: Callable[..., Sums], out: Sums, positions: int) -> Sums:
     before, _, after = out[0].shape
     lines = before > 1 and after < positions
     length, times = (before, 1) if lines else (after, before)
@@ -140,7 +140,7 @@ def _over_tiles(tile: Callable[..., Total], out: Total, positions: int) -> Total
     # The remainder makes two tiles: XLA unrolls a loop of one, and copies the result for each reader.
     width = next(width for width in range(most, 0, -1) if length % width % 2 == 0)
 
-    def one(line: Array | int, start: Array | int, width: int, out: Total) -> Total:
+    def one(line: Array | int, start: Array | int, width: int, out: Sums) -> Sums:
         return tile(start, 0, width, after, out) if lines else tile(line, start, 1, width, out)
 
     full, half = length // width, length % width // 2
@@ -162,16 +162,12 @@ def bytes_at_once(
     counts positions beside the dimension; `itemsize` and `real` are bytes of the larger element and of its real part.
     """
     rows, columns = shape
-    width, at_once = min(lines, WIDE_TILE if wide else TILE), columns_at_once(columns, terms)
-    cut = at_once if lines < 2 * width else min(max(terms) * columns, 2 * COLUMNS)
-    tile = width * (cut + math.ceil(cut / GROUP) * rows) * itemsize
-    return 2 * (planes * real * rows * at_once + tile)
-
-
-def columns_at_once(columns: int, terms: Sequence[int]) -> int:
-    unrolled, looped = 0, 0
+    width, unrolled, looped = min(lines, WIDE_TILE if wide else TILE), 0, 0
     for many in terms:
         first, single, _ = runs(columns, COLUMNS // many, together=False)
         unrolled += many * math.ceil(first / GROUP) * GROUP + COLUMNS * (single == 1)
         looped = max(looped, COLUMNS * (single > 1))
-    return unrolled + looped
+    at_once = unrolled + looped
+    cut = at_once if lines < 2 * width else min(max(terms) * columns, 2 * COLUMNS)
+    tile = width * (cut + math.ceil(cut / GROUP) * rows) * itemsize
+    return 2 * (planes * real * rows * at_once + tile)

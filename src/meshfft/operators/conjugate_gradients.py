@@ -1,11 +1,21 @@
-"""Conjugate gradients on N x = b for a Hermitian positive N, and the tridiagonal matrix of Lanczos.
+"""Conjugate gradients on N x = b for a Hermitian positive N, and the normal equations of samples.
 
     a = |r|^2 / p^H N p,   x += a p,   r -= a N p,   c = |r'|^2 / |r|^2,   p <- r + c p
 
-Arrays are JAX's or NumPy's, or tuples of planes. The extreme eigenvalues of Lanczos' matrix approximate those of N.
+Arrays are JAX's or NumPy's, or tuples of planes. The extreme eigenvalues of Lanczos' matrix, which a and c make,
+approximate those of N: condition numbers.
+
+    T = V^H V,   T[m, n] = t_{m - n},   t_j = sum_k z_k^j,   |z_k| = 1
+
+T is the corner of a circulant matrix of P >= 2 N - 1 columns, whose eigenvalues are 2 Re FFT_P(t_0 ... t_{N-1}) - t_0,
+and is applied by two FFTs. With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases per
+sample.
 """
 
+import dataclasses
 import functools
+import math
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,8 +23,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import DTypeLike
 
+from ..layout.memory import check_held
+from ..numerics.phases import Floats, of_logarithm, power_of_two, snapped, times
 from ..numerics.split_complex import Planes, scaled
+from .inverses import vandermonde
+from .matrices import Logarithm, Samples
+from .points import Points
+
+STEPS = 2000  # most conjugate gradient steps on the host
+TRACED_STEPS = 256  # steps for traced points
+TRACED_ENTRIES = 2**24  # largest matrix that every device makes for the condition of traced points off the circle
+_ENTRIES = 2**22  # phases made at a time on the host
+_CONVERGED = 1e-8  # residual that leaves the extreme eigenvalues accurate to a few per cent
 
 
 class Iterate(NamedTuple):
@@ -81,3 +103,134 @@ def solved(
     now, count = lax.while_loop(more, step, (Iterate(zero, r, r, energy), jnp.zeros((), jnp.int32)))
     count = lax.pcast(count, mapped, to="varying") if mapped else count  # JAX requires both results to vary alike
     return tuple(scaled(part, size) for part in now.image), count
+
+
+def about_the_circle(points: Points) -> tuple[Points, Floats | float]:
+    """Points about the unit circle, and the logarithm of their mean radius."""
+    if points.log_radius is None:
+        return points, 0.0
+    logs = points.log_radius
+    mean = float(np.mean(logs)) if isinstance(logs, np.ndarray) else lax.stop_gradient(jnp.mean(logs))
+    rest = logs - mean
+    return dataclasses.replace(points, log_radius=snapped(rest) if isinstance(rest, np.ndarray) else rest), mean
+
+
+def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarray:
+    if isinstance(mean, float):
+        return vandermonde(np.zeros(1), np.full(1, -mean), size)[0].real
+    words = tuple(word[None] for word in of_logarithm(jnp.asarray(mean), 3))
+    return power_of_two(times(jnp.arange(size, dtype=jnp.uint32), words), real)
+
+
+def embedding(size: int, multiple: int) -> int:
+    """The least P >= 2 size - 1 that is a multiple of `multiple`, with no other prime factor above 5."""
+    from scipy import fft  # imported only when solving
+
+    return multiple * int(fft.next_fast_len(-(-(2 * size - 1) // multiple), real=True))
+
+
+def eigenvalues(points: Points, size: int, length: int, real: DTypeLike) -> Floats:
+    """Eigenvalues of the circulant matrix of `length` columns, for points on the unit circle."""
+    t: Any = _moments(points, size) if points.known else _traced_moments(points, size, real)
+    values: Floats = 2 * (np if points.known else jnp).fft.fft(t, length).real - t[0].real
+    return values
+
+
+@functools.lru_cache(maxsize=64)
+def _moments(points: Points, size: int) -> np.ndarray:
+    """t_0 ... t_{size-1} of known points on the unit circle."""
+    turns, width = points.in_turns, math.isqrt(size - 1) + 1
+    total, rows = np.zeros((width, width), np.complex128), max(1, _ENTRIES // width)
+    for part in (turns[start : start + rows] for start in range(0, len(turns), rows)):
+        total += vandermonde(part, None, width, width).T @ vandermonde(part, None, width)
+    return total.conj().ravel()[:size]
+
+
+def _traced_moments(points: Points, size: int, real: DTypeLike) -> Array:
+    """`_moments` of traced points: exact phases times exp(i n d), with d = 0 the variable of derivatives."""
+    width, angles = math.isqrt(size - 1) + 1, jnp.asarray(points.angle)
+    fixed = lax.stop_gradient(angles)
+    samples = Samples(points.size, size, points.unit, conjugated=True)
+    operand = samples.prepare(Logarithm(fixed, None), real)
+    change = (angles - fixed).astype(real) * (2 * np.pi if points.unit == "turns" else 1.0)
+
+    def powers(n: np.ndarray) -> Array:
+        angle = change[:, None] * jnp.asarray(n, real)[None, :]
+        return lax.complex(*samples.block(operand, jnp.asarray(n), jnp.asarray(n), real)) * lax.complex(
+            jnp.cos(angle), jnp.sin(angle)
+        )
+
+    n = np.arange(width)
+    return jnp.matmul(powers(width * n).T, powers(n), precision="highest").ravel()[:size]
+
+
+@functools.lru_cache(maxsize=64)
+def condition_number(points: Points, size: int) -> float:
+    """The 2-norm condition number of V for known points, by Lanczos; infinite if it does not converge."""
+    if points.log_radius is None:
+        length = embedding(size, 1)
+        symbol = eigenvalues(points, size, length, np.float64)
+        return _condition(lambda x: np.fft.ifft(symbol * np.fft.fft(x, length))[:size], size)
+    check_held(2 * 16 * size * points.size, "the matrix of points off the circle", "solve for fewer unknowns")
+    matrix = vandermonde(points.in_turns, points.log_radius, size)
+    return _condition(lambda x: (matrix.T @ (matrix @ x).conj()).conj(), size)
+
+
+@np.errstate(all="ignore")
+def _condition(normal: Callable[[np.ndarray], np.ndarray], size: int) -> float:
+    import scipy.linalg
+
+    rng, numbers = np.random.default_rng(0), list[tuple[float, float]]()
+    rest = rng.standard_normal(size) + 1j * rng.standard_normal(size)
+    now = Iterate(np.zeros_like(rest), rest, rest, _inner(rest, rest))
+    small = _CONVERGED**2 * now.square
+    while now.square > small and len(numbers) < STEPS:
+        now, *number = advanced(now, normal(now.direction), _inner, operator.truediv)
+        numbers.append(tuple(number))
+    lengths, ratios = np.array(numbers).T
+    if not now.square <= small or min(lengths) <= 0:
+        return math.inf
+    values = scipy.linalg.eigh_tridiagonal(*tridiagonal(lengths, ratios), eigvals_only=True)
+    return float(np.sqrt(values[-1] / values[0])) if values[0] > 0 else math.inf
+
+
+def _inner(a: Any, b: Any) -> Any:
+    return (jnp if isinstance(a, Array) else np).vdot(a, b).real
+
+
+def _traced_normal(points: Points, symbol: Floats | None, size: int, real: DTypeLike) -> Callable[[Array], Array]:
+    if symbol is not None:
+        values = jnp.asarray(symbol, real)
+        return lambda x: jnp.fft.ifft(lax.complex(values, values * 0) * jnp.fft.fft(x, values.shape[0]))[:size]
+    samples, n = Samples(points.size, size, points.unit), jnp.arange(size, dtype=jnp.int32)
+    operand = samples.prepare(Logarithm(jnp.asarray(points.angle), points.log_radius), real)
+    matrix = lax.complex(*samples.block(operand, jnp.arange(points.size), n, real))
+    product = functools.partial(jnp.matmul, precision="highest")
+    return lambda x: product(matrix.conj().T, product(matrix, x))
+
+
+def traced_condition(points: Points, symbol: Floats | None, size: int, real: DTypeLike) -> Array:
+    """The condition number of V for traced points; infinite if TRACED_STEPS do not suffice.
+
+    T is applied by its eigenvalues `symbol`, or by V without them.
+    """
+    normal = _traced_normal(points, symbol, size, real)
+    start = jnp.asarray(np.random.default_rng(0).standard_normal(size), real)
+    vector = lax.complex(start, start * 0)
+    first = Iterate(vector * 0, vector, vector, jnp.vdot(start, start))
+    small = jnp.finfo(real).eps * first.square
+
+    def step(now: Iterate, _: None) -> tuple[Iterate, tuple[Array, Array, Array]]:
+        after, length, ratio = advanced(now, normal(now.direction), _inner, operator.truediv)
+        done = now.square <= small
+        return jax.tree.map(functools.partial(jnp.where, done), now, after), (length, ratio, done)
+
+    last, (lengths, ratios, done) = lax.scan(step, first, None, length=TRACED_STEPS)
+    lengths, ratios = jnp.where(done, lengths[0], lengths), jnp.where(done, jnp.zeros_like(ratios), ratios)
+    bad = ~((last.square <= small) & (lengths > 0).all())
+    diagonal, beside = tridiagonal(lengths, ratios)
+    beside = jnp.where(done[1:], jnp.zeros_like(beside), beside)
+    diagonal, beside = (jnp.where(bad, jnp.ones_like(part), part) for part in (diagonal, beside))
+    values = jnp.linalg.eigvalsh(jnp.diag(diagonal) + jnp.diag(beside, 1) + jnp.diag(beside, -1))
+    infinite = jnp.full_like(small, jnp.inf)
+    return jnp.where(bad | (values[0] <= 0), infinite, jnp.sqrt(jnp.abs(values[-1] / values[0])))

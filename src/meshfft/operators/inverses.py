@@ -17,7 +17,6 @@ import numpy as np
 
 from ..numerics.phases import Floats
 
-MAX_LENGTH = 2**29
 _DIGITS = 2.0**24  # an integer of 24 bits times one of 29 is exact in float64
 _BLOCK = 2**18  # entries made at a time
 _QUARTERS = np.array([1, -1j, -1, 1j])

@@ -31,7 +31,7 @@ from ..numerics.split_complex import Planes, split
 from ..numerics.split_complex import conjugate as conjugate_of
 
 Operand = Any  # a Logarithm for Samples, an array for Dense, else nothing
-Value = TypeVar("Value")
+L = TypeVar("L")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -180,11 +180,11 @@ class HalfRoots(Matrix):
         return dataclasses.replace(self, onto_real=not self.onto_real)
 
 
-class Logarithm(NamedTuple, Generic[Value]):
+class Logarithm(NamedTuple, Generic[L]):
     """log z: floats (rows,), angles in a unit and radii to base e; or fixed point (limbs, rows), turns and base 2."""
 
-    angle: Value
-    radius: Value | None
+    angle: L
+    radius: L | None
 
 
 def limbs_of(floats: Logarithm[Floats], unit: str, real: DTypeLike) -> Logarithm[Limbs]:

@@ -84,13 +84,17 @@ def sampled(
     return Transform(dims, tuple(matrices), factor(math.prod(shape[d] for d in dims), norm, False))
 
 
-class Held(Generic[Tables]):
+class DeviceTables(Generic[Tables]):
     """Tables of all devices, stacked along their first dimension, on the host and on their devices."""
 
     def __init__(self, tables: Tables, mesh: AnyMesh | None, axes: tuple[str, ...]) -> None:
         self.host, self.tables = tables, tables
         if isinstance(mesh, Mesh):
-            put = functools.partial(_put, sharding=NamedSharding(mesh, PartitionSpec(axes or None)))
+            sharding = NamedSharding(mesh, PartitionSpec(axes or None))
+
+            def put(table: np.ndarray) -> Array:  # even while JAX traces
+                return jax.make_array_from_callback(table.shape, sharding, lambda at: table[at])
+
             self.tables = jax.tree.map(put, tables)
         elif mesh is None:
             with jax.ensure_compile_time_eval():
@@ -105,11 +109,6 @@ class Held(Generic[Tables]):
     @functools.cached_property
     def _on_several(self) -> bool:
         return not all(leaf.is_fully_addressable for leaf in jax.tree.leaves(self.tables) if isinstance(leaf, Array))
-
-
-def _put(table: np.ndarray, sharding: NamedSharding) -> Array:
-    """A table on its devices, even while JAX traces."""
-    return jax.make_array_from_callback(table.shape, sharding, lambda at: table[at])
 
 
 @runtime_checkable

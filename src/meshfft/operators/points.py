@@ -20,8 +20,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.memory import check_held
 from ..layout.placement import to_host
-from ..numerics.phases import Floats, Limbs, add, of_radians
-from .logarithms import finite, logarithm, of_radii, snapped, spiral
+from ..numerics.phases import Floats, Limbs, add, finite, logarithm, of_radians, of_radii, snapped, spiral
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 from .transform import is_integer
 
@@ -84,11 +83,9 @@ class Points:
         Rounding of z itself, 1e-16 in complex128, is multiplied by n: give
         turns or radians if they are known. Radii within that of 1 are 1.
         """
-        values = _received(z, complex_too=True)
+        values = _flat(_received(z, complex_too=True))
         if not isinstance(values, np.ndarray):
             return _kept(jnp.angle(values), jnp.log(jnp.abs(values)), "radians")
-        if values.ndim != 1:
-            raise ValueError(_not_flat(values.shape))
         if (values == 0).any():
             raise ValueError(f"point {np.argmax(values == 0)} is z = 0, which has no power -n: drop it")
         radius, angle = logarithm(values)
@@ -197,9 +194,7 @@ class Points:
 
 
 def _points(angle: Numbers, radius: Numbers | None, unit: Unit) -> Points:
-    values = _received(angle, complex_too=False)
-    if values.ndim != 1 or values.size < 1:
-        raise ValueError(_not_flat(values.shape))
+    values = _flat(_received(angle, complex_too=False))
     log_radius, low = _logarithm(radius)
     if log_radius is not None and log_radius.shape != values.shape:
         if log_radius.ndim != 0:
@@ -213,8 +208,6 @@ def _points(angle: Numbers, radius: Numbers | None, unit: Unit) -> Points:
 
 def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[Floats] | None = None) -> Points:
     """Points from copies of the arrays, so that nobody can change them under a plan."""
-    if angle.size < 1:
-        raise ValueError(_not_flat(angle.shape))
     kept = rest and Logarithm(finite(_frozen(rest.angle)), finite(_frozen(rest.radius)))
     return Points(_frozen(finite(angle)), _frozen(log_radius), unit, int(angle.shape[0]), kept)
 
@@ -282,6 +275,10 @@ def _line(start: Any, step: Any, m: int) -> Floats:
     return start + (k * high + k * (float(step) - high))
 
 
-def _not_flat(shape: tuple[int, ...]) -> str:
-    several = f". {SCATTERED}" if len(shape) > 1 else ""
-    return f"points have shape {shape}: give a sequence of at least one, for one dimension{several}"
+def _flat(values: Floats) -> Floats:
+    if values.ndim != 1 or values.size < 1:
+        several = f". {SCATTERED}" if values.ndim > 1 else ""
+        raise ValueError(
+            f"points have shape {values.shape}: give a sequence of at least one, for one dimension{several}"
+        )
+    return values

@@ -21,10 +21,10 @@ from ..layout.memory import check_held
 from ..layout.padded_array import AnyStored, padded, stored_of
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
+from ..operators.conjugate_gradients import STEPS, TRACED_ENTRIES, about_the_circle, condition_number
 from ..operators.inverses import Inverse, invert
 from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points
-from ..operators.toeplitz import STEPS, TRACED_ENTRIES, condition_number, scaled
 from ..operators.transform import Transform
 from ..steps.problem import Problem
 from .execute import applied, sound_walk
@@ -193,7 +193,7 @@ def _chosen(system: System, j: int) -> bool:
         return True
     if size * matrix.rows <= DIRECT**2 or matrix.rows < size:
         return False
-    return condition_number(scaled(points)[0], size) ** 2 * float(jnp.finfo(system.dtype).eps) < ATTAINABLE
+    return condition_number(about_the_circle(points)[0], size) ** 2 * float(jnp.finfo(system.dtype).eps) < ATTAINABLE
 
 
 def _settled(system: System, j: int, eps: float) -> float | None:
@@ -203,7 +203,7 @@ def _settled(system: System, j: int, eps: float) -> float | None:
         raise ValueError(f"axis {dim} has {matrix.rows} samples of {size} unknowns: take more, or give tikhonov=")
     if points is None or not points.known:
         return None
-    condition = condition_number(scaled(points)[0], size)
+    condition = condition_number(about_the_circle(points)[0], size)
     if not condition**2 * eps < ATTAINABLE:
         what = f"is {condition:.2g}" if condition < math.inf else f"was not settled in {STEPS} iterations"
         raise ValueError(

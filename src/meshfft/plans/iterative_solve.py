@@ -25,10 +25,8 @@ from ..layout.placement import local_slice, reshard
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.split_complex import Planes, scaled
-from ..operators.conjugate_gradients import solved
+from ..operators.conjugate_gradients import about_the_circle, eigenvalues, embedding, growth, solved, traced_condition
 from ..operators.points import Points
-from ..operators.toeplitz import circulant, condition_of, eigenvalues, embedding, gram, growth, moments, moments_of
-from ..operators.toeplitz import scaled as about_the_circle
 from ..operators.transform import Transform, transform_of
 from ..steps.problem import Problem
 from ..walks.choice import find_walk, moves
@@ -76,16 +74,14 @@ def solved_line(
         length = embedding(size, place.parts[dim] ** 2)
         fourier = transform_of((dim,), (length,), None, False)
         fft = sound_walk(Problem(place, fourier, machine, dtype.itemsize, dots))
-        t = moments(rest, size) if rest.known else moments_of(rest, size, real)
-        symbol = eigenvalues(t, length) / length
+        symbol = eigenvalues(rest, size, length, real) / length
     line = Line(dim, there, back, find(goal, place), find(place, goal), fft, mesh, *limits)
     numbers = (v, w, _cast(symbol, real), jnp.asarray(weight, real), _cast(growth(mean, size, real), real))
     x, count = in_turn(_solve, given, numbers, line)
     if rest.known:
         return x, count, None
-    fixed = lax.stop_gradient((symbol, rest))
-    normal = gram(fixed[1], size, real) if fixed[0] is None else circulant(jnp.asarray(fixed[0] * length, real), size)
-    condition = condition_of(normal, size, real)
+    symbol, rest = lax.stop_gradient((symbol, rest))
+    condition = traced_condition(rest, None if symbol is None else symbol * length, size, real)
     valid = condition**2 * jnp.finfo(real).eps < ATTAINABLE
     trust = jnp.where(valid, jnp.ones_like(condition), jnp.full_like(condition, jnp.nan))
     return tuple(scaled(part, trust) for part in x), count, condition

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..collectives.bins import Lines, binned
+from ..collectives.bins import PerDim, binned
 from ..functions.calls import Ints
 from ..layout.memory import Room, check_held, host, room
 from ..layout.padded_array import AnyArray, AnyStored, stored_of
@@ -187,7 +187,7 @@ def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
 
 
 def _binned(
-    plan: Plan, arrays: Sequence[AnyStored], squares: Lines, weights: Lines, edges: Array, middles: Array
+    plan: Plan, arrays: Sequence[AnyStored], squares: PerDim, weights: PerDim, edges: Array, middles: Array
 ) -> tuple[Array, Array, Array]:
     """Mean wavenumber in units of the least, mean power, and counts."""
     product = _product([stored_of(plan(x)) for x in arrays], plan.walk.real)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import numpy as np
 
-from ..collectives.all_to_all import Grid
-from ..collectives.pieces import Came, Pieces
+from ..collectives.all_to_all import Came, Grid, Pieces
 from ..collectives.wire import EXACT, Wire
 from ..kept import Trial
 from ..layout.layout import Layout, dim_name, resized

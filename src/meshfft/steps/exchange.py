@@ -11,14 +11,24 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..collectives.all_to_all import Chunks, Grid, count, cut, divided, exchange, exchange_packed, exchange_shares, join
-from ..collectives.dimensions import folded, resize, resize_each, split, unfolded
+from ..collectives.all_to_all import (
+    Chunks,
+    Grid,
+    count,
+    cut,
+    divided,
+    exchange,
+    exchange_packed,
+    exchange_shares,
+    join,
+    split,
+)
 from ..collectives.wire import Wire
 from ..layout.layout import Cut, Cuts, Layout, even_cuts, join_axes, nested, real_cuts
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..numerics.dtypes import Error
-from ..numerics.split_complex import Block, in_complex
+from ..numerics.split_complex import Block, folded, in_complex, resize, resize_each, unfolded
 from ..operators.matrices import Matrix
 from .base import Chunked, Wired, names, shift
 from .problem import LARGE_BYTES, Held, Least, Problem

@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..collectives.all_to_all import Grid, count, divided, fits
-from ..collectives.dimensions import resize, resize_each
-from ..collectives.pieces import Came, Pieces, Ports
+from ..collectives.all_to_all import Came, Grid, Pieces, Ports, count, divided, fits
 from ..kept import Trial
 from ..kernels.engine import Engine, Lines, Sender, fft_error
 from ..kernels.engines import least, offered
@@ -21,7 +19,7 @@ from ..layout.layout import Layout, resized
 from ..machine.chip import Chip
 from ..machine.machine import Work
 from ..numerics.dtypes import Error, unit_of
-from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes
+from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, resize, resize_each
 from ..operators.matrices import Matrix, Roots
 from ..operators.trig import Trig
 from .base import Chunked, Kernels, MatrixStep, Step, names, shift

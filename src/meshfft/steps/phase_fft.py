@@ -27,8 +27,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..collectives.comb import gathered, is_comb
-from ..collectives.dimensions import cleared, positions
+from ..collectives.all_to_all import comb, is_comb
 from ..collectives.ring import one_shuffle
 from ..collectives.wire import EXACT
 from ..kernels import sliced
@@ -36,6 +35,7 @@ from ..kernels.bluestein import chirp_spectrum, padded_length
 from ..kernels.engine import Engine, Lines, fft_error
 from ..kernels.sliced import TWIDDLE_FLOPS, SlicedFFT
 from ..kernels.xla import XLA
+from ..layout.elements import cleared, positions
 from ..layout.layout import Layout, line_shape
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work, total
@@ -207,7 +207,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         """Transforms a line, reading only logical points below `limit`."""
         many, parts, axes = self.line // source.parts[dim], source.parts[dim], source.axes[dim]
         real, index, along = _real(block), lax.axis_index(axes), functools.partial(_along, dim=dim, ndim=source.ndim)
-        spectra = self._engine.apply(gathered(block, dim, source, limit, many, self.wire), (dim,), sign)
+        spectra = self._engine.apply(comb(block, dim, source, limit, many, self.wire), (dim,), sign)
         powers = index * jnp.arange(many, dtype=jnp.int32)
         adjusted = times(spectra, along(roots(powers, self.line, sign, real)))
         k = _at(target, dim)

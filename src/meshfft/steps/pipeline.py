@@ -8,15 +8,14 @@ from collections.abc import Iterator
 import jax
 from jax import lax
 
-from ..collectives.dimensions import resize, unfolded
-from ..collectives.pieces import Came, Pieces, Ports, Rows, assembled, exchange_parts, taken
-from ..collectives.wire import Coded, Wire, is_tiled
+from ..collectives.all_to_all import Came, Pieces, Ports, Rows, assembled, exchange_shares, taken
+from ..collectives.wire import Coded, Tiled, Wire, form_of
 from ..kept import Trial
 from ..kernels.engine import Lines, Sender
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work, total
-from ..numerics.split_complex import Block, Planes, in_planes
+from ..numerics.split_complex import Block, Planes, in_planes, resize, unfolded
 from ..operators.matrices import Matrix
 from .base import InChunks, Kernels, Step, names, reached, shift
 from .exchange import AxisMove, Exchange, axis_moves, wire_passes
@@ -103,10 +102,10 @@ class Pipeline(InChunks, Kernels):
     def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
         """XLA's passes over the block to encode and decode words, or the cycles of kernels that do."""
         wire, shares = self._wire, self._shares(layout)
-        if not isinstance(wire, Coded) or not is_tiled((itemsize // wire.real, *shares[0]), 1, wire):
-            return wire_passes(wire, chip), 0
-        reals = math.prod(layout.block) * itemsize // wire.real
-        return 0, self._sender.wire_cycles(shares[0], wire, reals, chip)
+        if isinstance(wire, Coded) and isinstance(form_of((itemsize // wire.real, *shares[0]), 1, wire), Tiled):
+            reals = math.prod(layout.block) * itemsize // wire.real
+            return 0, self._sender.wire_cycles(shares[0], wire, reals, chip)
+        return wire_passes(wire, chip), 0
 
     @property
     def _local(self) -> LocalFFT:
@@ -174,7 +173,7 @@ class Pipeline(InChunks, Kernels):
         local, move, arrays = self._local, self.move, []
         for chunk in self._cut(layout):
             (sent,) = self._sender.between(given, local.dims, local.sign, self._ports(chunk))
-            arrays.append(exchange_parts(sent, move.axes, self._wire))
+            arrays.append(exchange_shares(sent, move.axes, self._wire))
         return Pieces(tuple(arrays), move.source, self.dim)
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block | Pieces:

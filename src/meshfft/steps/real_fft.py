@@ -10,19 +10,19 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..collectives.dimensions import cleared, resize, resize_each
-from ..collectives.pieces import Came
+from ..collectives.all_to_all import Came
 from ..collectives.ring import permuted
 from ..kept import Trial
 from ..kernels.engine import Lines, RealEngine, fft_error
 from ..kernels.engines import offered
 from ..kernels.real import XLA_REAL
+from ..layout.elements import cleared
 from ..layout.layout import Layout, line_shape, nested
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..numerics.dtypes import Error
 from ..numerics.phases import MAX_LENGTH, roots
-from ..numerics.split_complex import Block, in_complex, join, scaled, split
+from ..numerics.split_complex import Block, in_complex, join, resize, resize_each, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from .base import Kernels, MatrixStep, Wired, names
 from .local_fft import local_roots

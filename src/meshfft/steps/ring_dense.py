@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from ..collectives.dimensions import cleared, positions
 from ..collectives.ring import ring_fold, ring_scatter, shards_added, shards_held
+from ..layout.elements import cleared, positions
 from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import local_slice
 from ..machine.chip import Chip, padded

@@ -13,13 +13,12 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..collectives.dimensions import resize
 from ..collectives.ring import handed_on, permuted
 from ..layout.layout import Cuts, Layout
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..numerics.dtypes import real_dtype
-from ..numerics.split_complex import Block
+from ..numerics.split_complex import Block, resize
 from .base import Step, names, shift
 
 JOIN_PASSES = 2  # of a roll: rows are read and written to join them

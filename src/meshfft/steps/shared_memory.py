@@ -9,8 +9,7 @@ from typing import cast
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..collectives.all_to_all import corner, cut, exchange
-from ..collectives.dimensions import split
+from ..collectives.all_to_all import corner, cut, exchange, split
 from ..kernels.engine import fft_error, flops_of
 from ..kernels.stockham import LARGEST as LARGEST_RADIX
 from ..kernels.stockham import in_place, radices

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..collectives.pieces import PLANES, Pieces, Ports, in_parts
+from ..collectives.all_to_all import PLANES, Pieces, Ports, in_parts
 from ..kernels.real import XLA_REAL
 from ..numerics.split_complex import Planes, Shape, join, split
 from .lines.blocks import linear_on_tpu, rounded

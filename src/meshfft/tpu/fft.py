@@ -12,9 +12,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from ..collectives.all_to_all import Grid
-from ..collectives.dimensions import resize
-from ..collectives.pieces import PLANES, Pieces, Ports
+from ..collectives.all_to_all import PLANES, Grid, Pieces, Ports
 from ..collectives.wire import SUBLANES, Coded, Wire
 from ..kept import Trial
 from ..kernels.bluestein import fft_tables, padded_length
@@ -26,7 +24,7 @@ from ..layout.layout import line_shape
 from ..machine.chip import Chip
 from ..machine.machine import Work
 from ..numerics.dtypes import Error
-from ..numerics.split_complex import Block, Planes, Shape, like, split, times
+from ..numerics.split_complex import Block, Planes, Shape, like, resize, split, times
 from . import engine, price, trials
 from .lines.short import real_kernel
 from .passes import chunk_of, is_direct, passes, supports

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jax import Array
 
-from ..collectives.pieces import PLANES, Came, Ports, Rows
+from ..collectives.all_to_all import PLANES, Came, Ports, Rows
 from ..numerics.split_complex import Shape
 from .lines import long_columns, short
 from .lines.blocks import Blocked, Kernel, result_of

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..collectives.pieces import PLANES, Pieces, Ports, Rows
+from ..collectives.all_to_all import PLANES, Pieces, Ports, Rows
 from ..collectives.wire import Coded, Tiled, Wire, form_of
 from ..kernels.engine import fft_error
 from ..nufft.grid import gridding as points

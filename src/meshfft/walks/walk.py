@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 import jax
 
-from ..collectives.all_to_all import count, halfway
-from ..collectives.pieces import Pieces, joined
+from ..collectives.all_to_all import Pieces, count, halfway, joined
 from ..collectives.wire import Wire
 from ..kept import Trial
 from ..layout.layout import Cuts, Layout, hashed_once

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...collectives.dimensions import positions
+from ...layout.elements import positions
 from ...layout.layout import Layout, line_shape
 from ...machine.chip import Chip
 from ...machine.machine import Work

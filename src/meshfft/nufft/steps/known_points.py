@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from ...collectives.pieces import Came
+from ...collectives.all_to_all import Came
 from ...kept import Trial
 from ...layout.layout import Cuts, Layout
 from ...machine.chip import Chip

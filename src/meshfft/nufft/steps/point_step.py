@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from ...collectives.dimensions import cleared
+from ...layout.elements import cleared
 from ...layout.layout import Cuts, Layout
 from ...layout.placement import local_slice
 from ...numerics import phases

@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array
 from jax.experimental import pallas as pl
 
-from ...collectives.pieces import PLANES, Ports
+from ...collectives.all_to_all import PLANES, Ports
 from ...numerics.split_complex import Shape
 from .along import FFTLine, Operand, along_untiled
 from .blocks import WIDE, Blocked, BlockSizes, Kernel, result_of, rounded, steps_of
