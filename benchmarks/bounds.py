@@ -17,7 +17,7 @@ from meshfft.numerics.dtypes import TIERS
 from meshfft.numerics.phases import host_roots
 
 from .common import cpu_devices, mesh_of, numbers, relative, table
-from .rows import append
+from .rows import kept
 
 LINES = ("constant", "alternating", "wave", "spike", "ramp", "noise", "mixed")
 # The 2nd and 3rd lose most in float32 sums of 32 and of 128, the rest as bfloat16 terms in four or three products.
@@ -41,10 +41,7 @@ def main(
     for n, (method, tier) in ((n, way) for way in list(ways) for n in numbers(sizes)):
         if TIERS[tier].slices and n > SLICED[method]:
             continue
-        for mesh in meshes:
-            for row in measured(n, method, tier, mesh):
-                found.append(row)
-                append(rows, [row])
+        found += (row for mesh in meshes for row in kept(rows, measured(n, method, tier, mesh)))
     named = dict.fromkeys((row["precision"], row["method"]) for row in found)
     heads = ("tier", "method", "printed", *LINES, "worst", "at N")
     table(heads, (_cells([row for row in found if (row["precision"], row["method"]) == one]) for one in named))

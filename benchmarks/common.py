@@ -9,8 +9,6 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from meshfft.layout.layout import AXES
 
-MESHES = {"slab": (8,), "pencil": (2, 4), "block": (2, 2, 2)}
-
 
 def cpu_devices(count: int = 8, wide: bool = False) -> None:
     """Takes virtual CPU devices; before any other use of JAX, unless it has as many already."""
@@ -45,6 +43,15 @@ def relative(found: Any, truth: np.ndarray) -> float:
     apart = np.asarray(found).astype(truth.dtype) - truth
     sums = (np.sum(np.abs(values) ** 2) for values in (apart, truth))
     return float(np.sqrt(next(sums) / (next(sums) or 1.0)))
+
+
+def powers(turns: Any, columns: int) -> np.ndarray:
+    """exp(-2 pi i t n) in longdouble; the upper half of a turn times n is exact, so that it is reduced without loss."""
+    t, n = np.asarray(turns, np.longdouble)[:, None], np.arange(columns, dtype=np.longdouble)
+    high = np.rint(t * 2**32) / 2**32
+    angle = 8 * np.arctan(np.longdouble(1)) * ((high * n) % 1 + (t - high) * n)
+    found: np.ndarray = np.cos(angle) - 1j * np.sin(angle)
+    return found
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
-"""CPU seconds of compiling: on 8 virtual devices, or of a plan for a described pod.
+"""CPU seconds of compiling a plan, for 8 virtual devices or for a described pod.
 
-Prints seconds of the first call, of the second, and their difference. CPU time depends less than wall time on other
-work. It includes tracing and lowering.
+CPU time depends less than wall time on other work. It includes tracing and lowering. For a described pod
+(`--topology`) a row also has compute seconds: the compiler's cycles over the clock, without links. `--program FILE`
+adds a row for the program of the paper's authors, in blocks of the same mesh.
 """
 
 import time
@@ -9,73 +10,59 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import Array
+from jax.sharding import NamedSharding
 
 import meshfft as mf
 from meshfft.cli.cluster import describe_mesh, use_tpu_compiler
-from meshfft.inspect.aot import compile_plan, mesh_for
+from meshfft.inspect.aot import compile_plan, mesh_for, play
+from meshfft.inspect.hlo import program_of
 
-from .common import MESHES, cpu_devices, mesh_of, numbers, spec_of
-from .rows import append
-
-REAL = ("rfftn", "poisson")
+from .common import cpu_devices, mesh_of, numbers, table
+from .measure.on_devices import BLOCKS, swirl
+from .rows import kept
 
 
 def main(
     shape: str,
-    functions: str = "fftn,rfftn,poisson",
     topology: str | None = None,
     mesh: str = "8",
     method: str = "auto",
     order: str = "natural",
     kind: str = "fft",
     engine: str = "auto",
+    ring: str = "auto",
+    program: Path | None = None,
     rows: Path | None = None,
 ) -> None:
-    lengths = numbers(shape)
-    if topology is not None:
+    if topology is None:
+        cpu_devices()
+    else:
         use_tpu_compiler()
-        sizes, options = numbers(mesh), {"method": method, "order": order, "kind": kind, "engine": engine}
-        row = {
-            "topology": topology,
-            "shape": lengths,
-            "mesh": sizes,
-            **options,
-            **described(lengths, sizes, topology, options),
-        }
-        append(rows, [row], "libtpu")
-        print(row)
-        return
-    cpu_devices()
-    jax.block_until_ready(mf.fft(jnp.ones(8)))
-    for function in functions.split(","):
-        for name, sizes in MESHES.items():
-            dtype, where = "float32" if function in REAL else "complex64", mesh_of(sizes)
-            x = mf.shard(np.ones(lengths, dtype), where, spec_of(sizes))
-            first, second = (_seconds(function, x) for _ in range(2))
-            print(f"{function:10} {name:8} {first:6.2f} {second:6.2f} {first - second:6.2f}", flush=True)
+    options = {"method": method, "order": order, "kind": kind, "engine": engine, "ring": ring}
+    whose = dict.fromkeys((None, program))
+    found = (compiled(numbers(shape), numbers(mesh), topology, options, theirs) for theirs in whose)
+    for row in kept(rows, found, "libtpu"):
+        table(list(row), [list(row.values())])
 
 
-def described(
-    shape: tuple[int, ...], sizes: tuple[int, ...], topology: str, options: dict[str, Any]
-) -> dict[str, float]:
-    mesh = describe_mesh(dict(zip("xyzw", sizes, strict=False)))
+def compiled(
+    shape: tuple[int, ...], sizes: tuple[int, ...], topology: str | None, options: dict[str, Any], program: Path | None
+) -> dict[str, Any]:
+    """A row of a plan's program, or of the authors' for its devices."""
+    mesh = describe_mesh(dict(zip("xyzw", sizes, strict=False))) if topology else mesh_of(sizes)
     plan = mf.plan(shape, mesh=mesh, topology=topology, **options)
-    devices = mesh_for(plan, topology)
+    chip, devices = plan.machine.chip, mesh_for(plan, topology) if topology else mesh_of(sizes)
     wall, spent = time.perf_counter(), time.process_time()
-    compile_plan(plan, devices, planes=plan.machine.chip.planes)
+    if program is None:
+        made = compile_plan(plan, devices, planes=chip.planes)
+    else:
+        block = jax.ShapeDtypeStruct(shape, "complex64", sharding=NamedSharding(devices, BLOCKS))
+        made = swirl(program, devices).lower(block).compile()
     wall, spent = time.perf_counter() - wall, time.process_time() - spent
-    return {"steps": len(plan.walk.pairs), "cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
-
-
-def _seconds(function: str, x: Array | mf.PaddedArray) -> float:
-    call = _inverse if function == "ikdftn" else getattr(mf, function)
-    start = time.process_time()
-    jax.block_until_ready(call(x))
-    return time.process_time() - start
-
-
-def _inverse(x: Any) -> Array:
-    return mf.ikdftn(x, [mf.Points.uniform(n) for n in x.shape]).value
+    what = {"by": "swirl-lm" if program else "meshfft", "topology": topology, "shape": shape, "mesh": sizes}
+    took = {"steps": len(plan.walk.pairs), "cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
+    if (memory := made.memory_analysis()) is not None:
+        took["peak_bytes"] = memory.peak_memory_in_bytes
+    if topology and chip.clock:
+        took["compute_seconds_modelled"] = play(program_of(made, chip), 1 / chip.clock.value, {}).compute
+    return {**what, **options, **took}

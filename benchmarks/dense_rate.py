@@ -16,7 +16,8 @@ from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
 
-from .common import MESHES, cpu_devices, mesh_of, noise, spec_of, table
+from .common import cpu_devices, mesh_of, noise, spec_of, table
+from .measure.cases import usual_meshes
 from .rows import append
 from .timing import Call, timed
 
@@ -80,7 +81,7 @@ def moves(size: int) -> Jobs:
 
 def transforms(size: int) -> Jobs:
     jobs: Jobs = {}
-    for sizes in reversed(MESHES.values()):
+    for sizes in reversed(usual_meshes(8, 3)):
         mesh, spec = mesh_of(sizes), spec_of(sizes)
         x = mf.shard(noise((size,) * 3), mesh, spec)
         for many, name, given in (

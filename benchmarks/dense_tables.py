@@ -21,7 +21,7 @@ import meshfft as mf
 from meshfft.extras import installed
 from meshfft.numerics.dtypes import TIERS, WIDE
 
-from .common import relative, table
+from .common import noise, powers, relative, table
 from .rows import append
 from .timing import Call, spread, timed
 
@@ -51,17 +51,10 @@ def _shown(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def noise(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    return rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-
-
 def exact(turns: Any, logs: Any, columns: int) -> np.ndarray:
-    """z_k^-n in longdouble; the upper half of the fraction times n is exact, so it is reduced without loss."""
-    t, n = np.asarray(turns, np.longdouble)[:, None], np.arange(columns, dtype=np.longdouble)
-    high = np.rint(t * 2**32) / 2**32
-    angle = 2 * PI * ((high * n) % 1 + (t - high) * n)
-    matrix = np.cos(angle) - 1j * np.sin(angle)
-    return matrix if logs is None else matrix * np.exp(-n * np.asarray(logs, np.longdouble)[:, None])
+    """z_k^-n in longdouble."""
+    decay = 1 if logs is None else np.exp(-np.outer(np.asarray(logs, np.longdouble), np.arange(columns)))
+    return powers(turns, columns) * decay
 
 
 def matrix_of(points: mf.Points, columns: int) -> np.ndarray:
@@ -72,10 +65,6 @@ def matrix_of(points: mf.Points, columns: int) -> np.ndarray:
 def kdft(x: np.ndarray, points: mf.Points | None, **how: Any) -> np.ndarray:
     with jax.enable_x64(x.dtype == np.complex128):
         return np.asarray(mf.kdftn(x, [points], axes=(0,), **how))
-
-
-def wide(x: np.ndarray) -> np.ndarray:
-    return x.astype(np.clongdouble)
 
 
 def capped(sizes: tuple[int, ...], most: int) -> list[int]:
@@ -90,9 +79,9 @@ def tiers(most: int) -> Iterator[Row]:
             for n in capped((64, 1024, 8192), most):
                 rng = np.random.default_rng(n)
                 points = mf.Points.turns(rng.integers(n, size=OUTPUTS) / n)
-                x = noise(rng, n, 16).astype("complex128" if tier in WIDE else "complex64")
+                x = noise((n, 16), "complex128" if tier in WIDE else "complex64", n + 1)
                 found = kdft(x, points, precision=tier, multiplications=multiplications)
-                row[f"N = {n}"] = relative(found, matrix_of(points, n) @ wide(x))
+                row[f"N = {n}"] = relative(found, matrix_of(points, n) @ x)
             yield row | {"stated": stated}
 
 
@@ -103,8 +92,8 @@ def phases(most: int) -> Iterator[Row]:
         row: Row = {"N": n}
         for dtype in ("complex64", "complex128"):
             rng = np.random.default_rng(n)
-            t, x = rng.random(OUTPUTS), noise(rng, n, 4).astype(dtype)
-            truth, real = exact(t, None, n) @ wide(x), x.real.dtype
+            t, x = rng.random(OUTPUTS), noise((n, 4), dtype, n + 1)
+            truth, real = exact(t, None, n) @ x, x.real.dtype
             powers = np.vander(np.exp(-2j * np.pi * t).astype(dtype), n, increasing=True)
             turns = np.outer(t.astype(real), np.arange(n, dtype=real))
             unreduced = np.exp(real.type(-2 * np.pi) * turns * np.array(1j, dtype))
@@ -132,8 +121,8 @@ def spirals(most: int) -> Iterator[Row]:
 
 
 def compared(n: int, points: mf.Points, matrix: np.ndarray, baselines: dict[str, dict[str, Any]]) -> Row:
-    x = noise(np.random.default_rng(n), n)
-    truth = matrix @ wide(x)
+    x = noise((n,), "complex128", n)
+    truth = matrix @ x
     row: Row = {"KDFT": attempted(lambda: kdft(x, points), truth)}
     for name in ("czt", "zoom_fft"):
         row[f"`scipy.signal.{name}`"] = None
@@ -171,8 +160,8 @@ def families(n: int) -> dict[str, mf.Points]:
 
 def solved(points: mf.Points, n: int, dtype: str, **weights: Any) -> Row:
     """Answer of `ikdftn` to exact samples rounded to the type, for 4 columns, or its refusal."""
-    truth = noise(np.random.default_rng(n + 1), n, 4)
-    samples = (matrix_of(points, n) @ wide(truth)).astype(dtype)
+    truth = noise((n, 4), "complex128", n + 1)
+    samples = (matrix_of(points, n) @ truth).astype(dtype)
     logs = 0.0 if points.log_radius is None else float(np.mean(points.log_radius))
     scale = np.exp(-logs * np.arange(n))[:, None]
     with jax.enable_x64(dtype == "complex128"):
@@ -232,7 +221,7 @@ def prepared(n: int, m: int) -> tuple[dict[str, Call], Row]:
     finufft's modes are centred: its samples lack the phase of n // 2 modes.
     """
     rng = np.random.default_rng(n)
-    turns, x = rng.random(m), noise(rng, n, BATCH).astype(np.complex64)
+    turns, x = rng.random(m), noise((n, BATCH), seed=n + 1)
     points, block = mf.Points.turns(turns), jax.device_put(x)
     uniform = None if m == n else mf.Points.zoom(0.0, m / n, m)
 
@@ -244,7 +233,7 @@ def prepared(n: int, m: int) -> tuple[dict[str, Call], Row]:
     fft = jax.jit(lambda x: mf.fft(x, axis=0))
     calls = {"dense, uniform": dense(uniform, 4), "3 mult.": dense(uniform, 3), "dense, random": dense(points, 4)}
     calls["FFT"] = lambda: fft(block)
-    truth = exact(turns[:OUTPUTS], None, n) @ wide(x[:, :4])
+    truth = exact(turns[:OUTPUTS], None, n) @ x[:, :4]
     errors: Row = {"error, dense": relative(calls["dense, random"]()[:OUTPUTS, :4], truth), "error, finufft": None}
     if installed("finufft"):
         plan = import_module("finufft").Plan(2, (n,), n_trans=BATCH, eps=1e-6, isign=-1, dtype="complex64")

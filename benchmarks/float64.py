@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
 
-from .common import cpu_devices, mesh_of, relative, table
-from .rows import append
+from .common import cpu_devices, mesh_of, powers, relative, table
+from .rows import kept
 
 CASES: dict[str, tuple[tuple[int, ...], str]] = {
     "kdft-64": ((64, 3), "turns"),
@@ -39,11 +39,11 @@ HEADS = ("case", "slices", "error", "printed", "inverse", "adjoint")
 
 def main(cases: str = ",".join(CASES), tiers: str = "int8x7,int8x6,int8x5,int8x4", rows: Path | None = None) -> None:
     cpu_devices(wide=True)
-    table(HEADS, (_kept(row, rows) for name in cases.split(",") for row in measured(name, tiers.split(","))))
+    found = (row for name in cases.split(",") for row in measured(name, tiers.split(",")))
+    table(HEADS, map(_cells, kept(rows, found)))
 
 
-def _kept(row: dict[str, Any], path: Path | None) -> list[str]:
-    append(path, [row])
+def _cells(row: dict[str, Any]) -> list[str]:
     values = (row["error"], row["error_expected"], row["inverse"], row["adjoint"])
     return [row["case"], row["precision"], *("" if value is None else f"{value:.1e}" for value in values)]
 
@@ -76,14 +76,8 @@ def measured(name: str, tiers: list[str]) -> Iterator[dict[str, Any]]:
 
 def sampled(x: np.ndarray, where: list[np.ndarray], turns: np.ndarray | None) -> np.ndarray:
     """The transform at some places, as direct sums in extended precision: (samples, rest)."""
-    tau, y = 8 * np.arctan(np.longdouble(1)), x.astype(np.clongdouble)[None]
-    for dim, k in enumerate(where):
-        n = np.arange(x.shape[dim])
-        if turns is None:
-            angle = (k[:, None] * n % len(n)).astype(np.longdouble) / len(n)
-        else:
-            angle = turns[k].astype(np.longdouble)[:, None] * n
-        phases = np.exp(-1j * tau * (angle - np.floor(angle)))
-        y = phases @ y[0].reshape(len(n), -1) if dim == 0 else np.einsum("sn,snr->sr", phases, y)
-        y = y.reshape(len(k), *x.shape[dim + 1 : dim + 2], -1) if dim + 1 < x.ndim else y
-    return np.asarray(y).reshape(len(where[0]), *x.shape[len(where) :])
+    y = np.broadcast_to(x.astype(np.clongdouble), (len(where[0]), *x.shape))
+    for k, n in zip(where, x.shape, strict=False):
+        phases = powers(k / np.longdouble(n) if turns is None else turns[k], n)
+        y = np.einsum("sn,sn...->s...", phases, y)
+    return y

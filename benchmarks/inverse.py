@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 
 from .common import cpu_devices, mesh_of, numbers, relative, table
-from .rows import append
+from .rows import kept
 
 MOST_DIRECT = 2048
 HEADS = ("N", "method", "first s", "second s", "iterations", "condition", "residual", "error")
@@ -23,16 +23,12 @@ HEADS = ("N", "method", "first s", "second s", "iterations", "condition", "resid
 
 def main(sizes: str = "512,1024,2048,8192", columns: int = 64, x64: bool = False, rows: Path | None = None) -> None:
     cpu_devices(wide=x64)
-    pairs = [(n, method) for n in numbers(sizes) for method in ("direct", "iterative")]
-    found = list[dict[str, Any]]()
-    for n, method in pairs:
-        if method == "iterative" or n <= MOST_DIRECT:
-            found.append(measured(n, columns, method, "complex128" if x64 else "complex64"))
-            append(rows, found[-1:])
+    pairs = ((n, method) for n in numbers(sizes) for method in (["direct"] * (n <= MOST_DIRECT) + ["iterative"]))
+    found = kept(rows, (measured(*pair, columns, "complex128" if x64 else "complex64") for pair in pairs))
     table(HEADS, ((row["N"], row["method"], *(f"{row[name]:.3g}" for name in list(row)[4:])) for row in found))
 
 
-def measured(n: int, columns: int, method: str, dtype: str) -> dict[str, Any]:
+def measured(n: int, method: str, columns: int, dtype: str) -> dict[str, Any]:
     """One row: solved twice, so that the second has all that is kept."""
     mesh, rng = mesh_of((8,)), np.random.default_rng(n)
     array = rng.standard_normal((n, columns, 2)).view(np.complex128)[..., 0].astype(dtype)

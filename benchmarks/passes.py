@@ -26,7 +26,7 @@ from .measure.baselines import MESHFFT
 from .measure.cases import Case, Task, case_of, usual_meshes
 from .measure.on_devices import plan_of
 from .measure.words import shape_words
-from .rows import append
+from .rows import kept
 
 # As NVIDIA's data sheet and CUDA's deviceQuery have an H100 SXM: what XLA's compiler asks of a device.
 H100 = """
@@ -52,11 +52,11 @@ def main(lengths: str = "256,512,1024", rows: Path | None = None) -> None:
     if not any(installed(f"jax_cuda{version}_plugin") for version in (12, 13)):
         print("XLA's compiler for CUDA is not installed: benchmarks/README.md, Several GPUs")
         raise SystemExit(2)
-    table(HEADS, (_kept(counted(case), rows) for n in numbers(lengths) for case in cases((n,) * 3)))
+    found = (counted(case) for n in numbers(lengths) for case in cases((n,) * 3))
+    table(HEADS, map(_cells, kept(rows, found)))
 
 
-def _kept(row: dict[str, Any], path: Path | None) -> list[str]:
-    append(path, [row])
+def _cells(row: dict[str, Any]) -> list[str]:
     passes = [*(row["passes"].get(kind, 0.0) for kind in SENT)]
     passes.append(sum(number for kind, number in row["passes"].items() if kind not in SENT))
     return [row["case"], row["plan"], *(f"{number:.2f}" for number in passes), str(row["all_to_alls"])]

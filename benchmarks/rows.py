@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,13 @@ def append(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str)
         made = circumstances(*packages)
         with path.open("a") as file:
             file.writelines(json.dumps({**row, **{k: made[k] for k in made if k not in row}}) + "\n" for row in rows)
+
+
+def kept(path: Path | None, rows: Iterable[Values], *packages: str) -> Iterator[Values]:
+    """Rows as they are made, each appended before the next is begun."""
+    for row in rows:
+        append(path, [row], *packages)
+        yield row
 
 
 def read(path: Path) -> dict[int, Values]:

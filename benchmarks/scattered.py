@@ -5,12 +5,11 @@ float64 sums, at 300 random points (type 2) or samples of the image (type 1; 30 
 """
 
 import functools
-import json
 import math
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,11 +20,11 @@ import meshfft as mf
 from meshfft.extras import installed
 
 from .common import cpu_devices, mesh_of, noise, numbers, relative, spec_of, table
+from .measure.cases import balanced
 from .measure.flags import CALM
-from .rows import append
+from .rows import kept
 from .timing import Call, timed
 
-MESHES = {2: (2, 4), 3: (2, 2, 2)}
 TRAJECTORIES = {2: ("random", "radial", "spiral"), 3: ("random", "koosh")}
 GOLDEN = math.pi * (3 - math.sqrt(5))
 DRAWN, FEWER, MANY = 300, 30, 100_000
@@ -50,7 +49,6 @@ def main(
     trajectory: str | None = None,
     points: int = 1_000_000,
     rounds: int = 7,
-    json: bool = False,
     rows: Path | None = None,
 ) -> None:
     for variable, value in CALM.items():  # read by finufft's threads when it is imported, which is later
@@ -64,23 +62,13 @@ def main(
     if not set(names) <= set(known):
         raise SystemExit(f"--trajectory {trajectory}: in {len(sizes)} dimensions there are {', '.join(known)}")
     tolerances = list(map(float, tol.split(",")))
-    print_rows(COLUMNS, (_kept(measured(sizes, n, t, points, rounds), rows) for n in names for t in tolerances), json)
+    found = (row for n in names for t in tolerances for row in measured(sizes, n, t, points, rounds))
+    print_rows(COLUMNS, kept(rows, found, "finufft"))
 
 
-def _kept(found: list[Row], path: Path | None) -> list[Row]:
-    append(path, found, "finufft")
-    return found
-
-
-def print_rows(columns: tuple[str, ...], groups: Any, as_json: bool) -> None:
-    """Some columns of rows as a table, or all of each as an object a line."""
-    rows = (row for group in groups for row in group)
-    if as_json:
-        for row in rows:
-            print(json.dumps(row), flush=True)
-    else:
-        cells = ([row.get(name, "") for name in columns] for row in rows)
-        table(columns, ([f"{one:.3g}" if isinstance(one, float) else one for one in line] for line in cells))
+def print_rows(columns: tuple[str, ...], rows: Iterable[Row]) -> None:
+    cells = ([row.get(name, "") for name in columns] for row in rows)
+    table(columns, ([f"{one:.3g}" if isinstance(one, float) else one for one in line] for line in cells))
 
 
 def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: int) -> list[Row]:
@@ -120,7 +108,8 @@ def trajectory_of(name: str, dims: int, many: int, rng: np.random.Generator) -> 
 
 
 def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]:
-    mesh, spec = mesh_of(MESHES[x.ndim]), spec_of(MESHES[x.ndim])
+    sizes = balanced(8, x.ndim)
+    mesh, spec = mesh_of(sizes), spec_of(sizes)
     begun = time.perf_counter()
     plan = mf.scattered_plan(x.shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, tol=tol, origin="centre")
     seconds = time.perf_counter() - begun

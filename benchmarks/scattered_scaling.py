@@ -5,6 +5,7 @@ trajectory, scaled. Values stay in the plan's order and no tiles are lent. Numbe
 """
 
 import dataclasses
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from meshfft.steps.base import Step
 from meshfft.walks.walk import Walk
 
 from .common import numbers
-from .rows import append
+from .rows import kept
 from .scattered import print_rows, trajectory_of
 
 SIZES = {  # devices: their torus, the image
@@ -61,17 +62,15 @@ def main(
     devices: str = "8,64,512,2048",
     tol: str = "1e-3,1e-6",
     trajectory: str = "random,koosh",
-    json: bool = False,
     rows: Path | None = None,
 ) -> None:
     found = list[dict[str, Any]]()
     for name in trajectory.split(","):
         rng = np.random.default_rng(3)
         points = mf.Scattered.turns(rng.permutation(trajectory_of(name, 3, SAMPLED, rng)))
-        for one, count in ((one, count) for one in map(float, tol.split(",")) for count in numbers(devices)):
-            found.append({"trajectory": name, "tol": one} | modelled(count, points, one))
-    print_rows(COLUMNS, [found], json)
-    append(rows, found)
+        for one, count in itertools.product(map(float, tol.split(",")), numbers(devices)):
+            found += kept(rows, [{"trajectory": name, "tol": one} | modelled(count, points, one)])
+    print_rows(COLUMNS, found)
 
 
 def modelled(devices: int, points: mf.Scattered, tol: float) -> dict[str, Any]:

@@ -6,11 +6,12 @@ accuracy: lines cut over eight CPU devices, by dense products of every tier and 
 """
 
 import json
+import random
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from meshfft.numerics.dtypes import TIERS
 
 from .common import cpu_devices, mesh_of, noise, numbers, relative, table
 from .rows import write
+from .timing import timed
 
 PROCESSES = 2
 MOST_SLICED = 8192  # terms of dense products by slices: CPUs would take an hour for 65536
@@ -85,20 +87,19 @@ def one_process(process: int, address: str, rounds: int, size: int) -> None:
     mesh, spec = mesh_of((PROCESSES,)), P("x")
     x = mf.shard(noise((size,) * 3), mesh, spec)
     plans = {wire: mf.plan(x.shape, mesh=mesh, spec=spec, wire=wire) for wire in WIRES}
-    seconds, cpu = ({wire: list[float]() for wire in WIRES} for _ in range(2))
-    back = {wire: plan.inverse(plan(x)) for wire, plan in plans.items()}
-    for _ in range(rounds):
-        for wire, plan in plans.items():
-            begun, worked = time.perf_counter(), time.process_time()
-            back[wire] = jax.block_until_ready(plan.inverse(jax.block_until_ready(plan(x))))
-            seconds[wire].append(time.perf_counter() - begun)
-            cpu[wire].append(time.process_time() - worked)
+    calls = {wire: partial(_there_and_back, plan, x) for wire, plan in plans.items()}
+    random.seed(0)  # the same order in both processes
+    found = timed(calls, rounds)
     for wire, plan in plans.items():
-        (mine,), (came,) = x.addressable_shards, back[wire].addressable_shards
-        times = {"processes": PROCESSES, "seconds": seconds[wire], "seconds_of_cpu": cpu[wire]}
+        (mine,), (came,) = x.addressable_shards, calls[wire]().addressable_shards
+        times = {"processes": PROCESSES, "seconds": found[wire].seconds, "seconds_of_cpu": found[wire].cpu}
         errors = {"error_back": relative(came.data, np.asarray(mine.data)), "error_expected": plan.error}
         row = {"wire": wire, "shape": [size] * 3, **times, "bytes_each_way": plan.work.sent_bytes, **errors}
         print(json.dumps(row), flush=True)
+
+
+def _there_and_back(plan: mf.Plan, x: jax.Array) -> jax.Array:
+    return plan.inverse(jax.block_until_ready(plan(x)))
 
 
 def accuracy(sizes: tuple[int, ...]) -> Iterator[Row]:
@@ -122,8 +123,8 @@ def accuracy(sizes: tuple[int, ...]) -> Iterator[Row]:
 
 
 def fields(n: int) -> np.ndarray:
-    random, k = np.random.default_rng(n), np.abs(np.fft.fftfreq(n, 1 / n))
-    white, other = (random.standard_normal(n) + 1j * random.standard_normal(n) for _ in range(2))
+    rng, k = np.random.default_rng(n), np.abs(np.fft.fftfreq(n, 1 / n))
+    white, other = (rng.standard_normal(n) + 1j * rng.standard_normal(n) for _ in range(2))
     spike, side = np.zeros(n, complex), 2 ** (n.bit_length() // 2)
     spike[n // 3] = 1
     down, across = np.meshgrid(np.linspace(-1, 1, n // side), np.linspace(-1, 1, side), indexing="ij")

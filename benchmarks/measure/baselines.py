@@ -4,6 +4,7 @@ A baseline that is not installed, or does not do a task, is reported with the re
 likely to be its best, so a bad choice decides nothing.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -63,9 +64,8 @@ def _threaded(name: str) -> Ways:
     return lambda task, meshes, cores: [case_of(task, name, method=how) for how in hows[: 1 + (cores > 1)]]
 
 
-def _sharded(task: Task, meshes: Meshes, cores: int) -> list[Case]:
-    cases = [case_of(task, "jnp-sharded", mesh) for mesh in meshes]
-    return [case for case in cases if case.devices > 1]
+def _sharded(name: str) -> Ways:
+    return lambda task, meshes, cores: [case_of(task, name, mesh) for mesh in meshes if math.prod(mesh) > 1]
 
 
 def _decomposed(task: Task, meshes: Meshes, cores: int) -> list[Case]:
@@ -93,7 +93,8 @@ def _on_ranks(case: Case, data: Data, place: Place) -> Prepared:
 _REAL = ("fft", "rfft")
 _ALL = (
     Baseline(MESHFFT, (*KINDS, POINTS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",)),
-    Baseline("jnp-sharded", (*_REAL, "dct-2"), on_devices.prepare_jnp, _sharded, (), ("jax",)),
+    Baseline("jnp-sharded", (*_REAL, "dct-2"), on_devices.prepare_jnp, _sharded("jnp-sharded"), (), ("jax",)),
+    Baseline("swirl-lm", ("fft",), on_devices.prepare_swirl, _sharded("swirl-lm"), (), ("jax",)),
     Baseline("jnp", (*_REAL, "dct-2"), on_devices.prepare_jnp, _alone("jnp"), (), ("jax",)),
     Baseline(
         "jaxdecomp", ("fft",), on_devices.prepare_jaxdecomp, _decomposed, ("jaxdecomp",), ("jaxdecomp", "packaging")

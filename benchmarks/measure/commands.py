@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from meshfft.cli import flags
-from meshfft.cli.output import guarded, print_columns, print_json, say
+from meshfft.cli.output import guarded, print_columns, say
 
 from ..rows import write
 from . import flags as own
@@ -28,9 +28,9 @@ def fft(
     order: own.Orders = "natural,any",
     precision: own.Precisions = "default",
     baselines: own.Baselines = "all",
+    program: own.Program = None,
     rounds: own.Rounds = 15,
     rows: own.Rows = None,
-    as_json: flags.JsonFlag = False,
 ) -> None:
     """Measure transforms of one array: meshfft on each mesh, and every baseline.
 
@@ -49,11 +49,8 @@ def fft(
     ways = own.ways_of(method, order, precision)
     others = own.baselines_of(baselines, names_for(task.what))
     devices, meshes = own.start_meshes(mesh, len(task.shape))
-    found = own.run(own.cases_of(task, meshes, ways, others), devices, rounds)
+    found = own.run(own.cases_of(task, meshes, ways, others), devices, rounds, program)
     write(rows, (row.to_dict() for row in found))
-    if as_json:
-        print_json({"rows": [row.to_dict() for row in found]})
-        return
     say(f"{kind} of {' x '.join(map(str, task.shape))} {task.dtype}{title}\n")
     print_columns(words.HEADS, words.cells(found))
     say(f"\n{words.notes(found)}{_wrote(rows)}")
@@ -75,7 +72,6 @@ def scaling(
     baselines: own.Baselines = "all",
     rounds: own.Rounds = 15,
     rows: own.Rows = None,
-    as_json: flags.JsonFlag = False,
 ) -> None:
     """Measure transforms on more and more devices: seconds, ideal seconds, and parallel efficiency.
 
@@ -96,10 +92,6 @@ def scaling(
     ]
     found = own.run(cases, there, rounds)
     write(rows, (row.to_dict() for row in found))
-    if as_json:
-        scaled = {name: [one.to_dict() for one in line] for name, line in scales.points_of(found, weak).items()}
-        print_json({"weak": weak, "scaling": scaled, "rows": [row.to_dict() for row in found]})
-        return
     say(f"{'Weak' if weak else 'Strong'} scaling, {task.kind} of {task.dtype}")
     for name, lines in scales.tables(found, weak).items():
         say(f"\n{name}\n")

@@ -5,6 +5,7 @@ truth    scipy.fft's transform of the input in double precision; of random point
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -15,7 +16,7 @@ from jax.sharding import Mesh, PartitionSpec
 from meshfft.layout.padded_array import PaddedArray
 from meshfft.layout.storage import stored_on
 
-from ..common import noise, relative
+from ..common import noise, powers, relative
 from ..timing import Call
 from .cases import Case, Task
 
@@ -65,12 +66,10 @@ def scipy_call(kind: str) -> Callable[..., np.ndarray]:
 
 
 def sampled(x: np.ndarray, turns: Sequence[np.ndarray]) -> np.ndarray:
-    """sum_n x[n] exp(-2 pi i n t) along every dimension; the upper half of the fraction times n is exact."""
+    """sum_n x[n] exp(-2 pi i n t) along every dimension."""
     y = x.astype(np.complex128)
     for axis, t in enumerate(turns):
-        n, high = np.arange(y.shape[axis]), np.rint(t * 2**32) / 2**32
-        phase = np.outer(high, n) % 1 + np.outer(t - high, n)
-        y = np.moveaxis(np.tensordot(np.exp(-2j * np.pi * phase), y, (1, axis)), 0, axis)
+        y = np.moveaxis(np.tensordot(powers(t, y.shape[axis]).astype(y.dtype), y, (1, axis)), 0, axis)
     return y
 
 
@@ -89,11 +88,12 @@ class Ranks(Protocol):
 
 
 class Place(NamedTuple):
-    """Place of a computation: JAX's devices, threads for libraries without devices, and MPI ranks."""
+    """Place of a computation: JAX's devices, threads, MPI ranks, and the path of the authors' program."""
 
     devices: Sequence[jax.Device]
     cores: int = 1
     ranks: Ranks | None = None
+    program: Path | None = None
 
 
 def ready(

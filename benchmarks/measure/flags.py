@@ -39,6 +39,8 @@ Precisions = Annotated[str, typer.Option("--precision", metavar="A,B,...", help=
 BESIDE = typer.Option(metavar="A,B,...", help="Whom to set beside: all, none, or names, as jnp,scipy,fftw.")
 Baselines = Annotated[str, BESIDE]
 Rounds = Annotated[int, typer.Option(metavar="N", help="How often each call is timed; slow ones less often.")]
+THEIRS = "For swirl-lm, dist_fft.py of the paper's authors: benchmarks/README.md."
+Program = Annotated[Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=THEIRS)]
 Rows = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")]
 CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a baseline's threads would spin on into others' calls
 VIRTUAL = 8  # CPU devices by default
@@ -127,7 +129,7 @@ def check_walks(own: Sequence[Case]) -> None:
         raise refusals[0]
 
 
-def run(cases: Sequence[Case], devices: Sequence[jax.Device], rounds: int) -> list[Row]:
+def run(cases: Sequence[Case], devices: Sequence[jax.Device], rounds: int, program: Path | None = None) -> list[Row]:
     need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
     remedy = "give a smaller array, fewer --mesh or fewer --baselines"
     if not need <= free:
@@ -141,7 +143,7 @@ def run(cases: Sequence[Case], devices: Sequence[jax.Device], rounds: int) -> li
             report.begin(part)
             report.advance(1)
 
-        return measured(cases, rounds, Place(devices, files.cores(), ranks), facts, told)
+        return measured(cases, rounds, Place(devices, files.cores(), ranks, program), facts, told)
 
 
 def _choices(text: str, name: str) -> list[str]:

@@ -33,9 +33,6 @@ class Point(NamedTuple):
     def efficiency(self) -> float:
         return self.ideal / self.seconds
 
-    def to_dict(self) -> dict[str, float]:
-        return {**self._asdict(), "efficiency": self.efficiency}
-
 
 def ideal(first_seconds: float, first: int, devices: int) -> float:
     return first_seconds / (devices / first)
@@ -52,10 +49,11 @@ def grown(shape: Sequence[int], first: int, devices: int) -> tuple[int, ...]:
     """The array with equally many points per device: the shortest dimension grows by each prime factor."""
     if devices % first != 0:
         raise ValueError(f"--devices {devices} is no multiple of {first}, the fewest: blocks would differ")
-    found = list(shape)
-    for factor in _primes(devices // first):
+    found, left = list(shape), devices // first
+    while left > 1:
+        factor = next(f for f in range(2, left + 1) if left % f == 0)
         shortest = min(range(len(found)), key=lambda d: (found[d], d))
-        found[shortest] *= factor
+        found[shortest], left = found[shortest] * factor, left // factor
     return tuple(found)
 
 
@@ -102,10 +100,3 @@ def fastest(rows: Sequence[Row]) -> list[Row]:
 def _line(one: Point, row: Row) -> list[str]:
     numbers = [ms(one.seconds), ms(one.ideal), f"{one.efficiency:.2f}", error_words(row)]
     return [str(one.devices), shape_words(row.case), mesh_words(row.case), *numbers]
-
-
-def _primes(number: int) -> list[int]:
-    for factor in range(2, number + 1):
-        if number % factor == 0:
-            return [*_primes(number // factor), factor]
-    return []

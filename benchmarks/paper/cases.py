@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from jax.sharding import AbstractMesh
 
-from meshfft.machine.machine import Seconds
+from meshfft.layout.layout import Layout
+from meshfft.machine.chip import Chip, padded
+from meshfft.machine.machine import Seconds, Work
 from meshfft.plans.plan import Plan
 from meshfft.plans.planning import plan, ranked
 
@@ -60,6 +62,7 @@ class Algorithm(NamedTuple):
     apart: bool = False
 
 
+REAL = 4  # bytes of a float32
 ONE_WAY = {"ring": "one-way"}
 FOUR = {"method": "kdft", "precision": "bf16x6", "multiplications": 4}
 PAPER_KDFT = Algorithm("paper's KDFT", "KDFT", {**FOUR, **ONE_WAY}, True)
@@ -87,7 +90,7 @@ class Case:
 
     @property
     def seconds(self) -> Seconds:
-        return seconds(self.plan, self.algorithm.apart)
+        return seconds(self.plan, self.algorithm)
 
     @property
     def name(self) -> str:
@@ -105,14 +108,34 @@ def cases(
             yield _laid(name, algorithm, (n,) * 3, topology, mesh, OWN if algorithm.apart else CUBES)
 
 
-def count() -> int:
-    ways = [1 + (_given(*one) is not None) for one in itertools.product(ALGORITHMS, TABLES.values())]
-    return sum(2 * len(scaling.cores) for scaling in SCALINGS) + sum(ways) * len(SIZES)
+def seconds(made: Plan, algorithm: Algorithm) -> Seconds:
+    found = Seconds(*map(sum, zip(*map(made.machine.seconds, works(made, algorithm)), strict=True)))
+    return found._replace(total=sum(found[:-1])) if algorithm.apart else found
 
 
-def seconds(made: Plan, apart: bool) -> Seconds:
-    found = made.seconds_by_resource
-    return found._replace(total=sum(found[:-1])) if apart else found
+def works(made: Plan, algorithm: Algorithm) -> list[Work]:
+    """The work of a plan's steps; of the paper's FFT, and of the einsums that re-order its shards."""
+    chip = made.machine.chip
+    found = list(made.walk.works(made.dtype.itemsize, chip))
+    if algorithm is PAPER_FFT:
+        found += [_reordered(layout, step.dims[0], chip) for step, layout in made.walk.pairs if step.sends]
+    return found
+
+
+def _reordered(layout: Layout, dim: int, chip: Chip) -> Work:
+    """Two products of the authors' program for a cut dimension: with zeros and ones, before and after the all-to-all.
+
+    Matrices (n, m) and (m, n): n points of a shard, m of them rounded up to a multiple of the shards. Each complex
+    product is compiled as three real ones, of 3, 3 and 6 passes in bfloat16, which are two by bf16x6.
+    """
+    n, parts = layout.block[dim], layout.parts[dim]
+    m, lines = -(-n // parts) * parts, math.prod(layout.block) // n
+    return Work(
+        matrix_flops=2 * (2 * 2 * padded(n, chip.side) * padded(m, chip.side) * lines),
+        tier="bf16x6",
+        fed_bytes=2 * 3 * (n + m) * lines * REAL,
+        memory_bytes=2 * 2 * (n + m) * lines * REAL,  # sums of planes before, and of products after
+    )
 
 
 def slice_of(cores: int) -> str:
@@ -150,5 +173,5 @@ def _free(figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: s
     """The case on the mesh where its algorithm is fastest, of those where it fits if it fits any."""
     plans = ranked(shape, topology, **algorithm.options)
     if algorithm.apart:
-        plans = sorted(plans, key=lambda one: (one.fits is False, seconds(one, True).total))
+        plans = sorted(plans, key=lambda one: (one.fits is False, seconds(one, algorithm).total))
     return Case(figure, algorithm, topology, plans[0], BEST)

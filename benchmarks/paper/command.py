@@ -8,12 +8,12 @@ import typer
 
 from meshfft.cli import flags
 from meshfft.cli.cluster import use_tpu_compiler
-from meshfft.cli.output import bar, guarded, print_columns, print_json, say
+from meshfft.cli.output import bar, guarded, print_columns, say, waiting
 from meshfft.inspect.aot import devices_of
 
 from ..measure.words import folded
 from ..rows import write
-from .cases import POD, cases, count
+from .cases import POD, cases
 from .figures import check_folder, draw_all
 from .modelled import compiled_row, known_rows, modelled_rows
 from .rows import Row, read_rows
@@ -36,7 +36,6 @@ def paper(
     read: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Print and draw the rows of this file; model nothing.")
     ] = None,
-    as_json: flags.JsonFlag = False,
 ) -> None:
     """Model the evaluation of the paper on TPU v3, and its table on v5p.
 
@@ -53,9 +52,6 @@ def paper(
     found = list(_collected(compiling)) if read is None else read_rows(read)
     write(rows, (row.to_dict() for row in found), *["libtpu"] * compiling)
     drawn = draw_all(found, figures) if figures is not None else []
-    if as_json:
-        print_json({"rows": [row.to_dict() for row in found], "figures": [str(path) for path in drawn]})
-        return
     _print(tables(found))
     say(folded(WORDS))
     if lines := ratio_cells(found):
@@ -66,22 +62,15 @@ def paper(
 
 
 def _collected(compiling: bool) -> Iterator[Row]:
-    with bar(count() * (1 + compiling), in_bytes=False) as report:
-
-        def told(words: str) -> None:
-            report.begin(words)
-            report.advance(1)
-
-        report.begin("plan")
-        made = []
-        for case in cases():
-            told(f"plan {case.name}")
-            made.append(case)
-        yield from known_rows()
-        yield from modelled_rows(made)
+    yield from known_rows()
+    with waiting("planning every case"):
+        made = list(cases())
+    yield from modelled_rows(made)
+    with bar(len(made) * compiling, in_bytes=False) as report:
         for case in made if compiling else ():
-            told(f"compile {case.name}")
+            report.begin(f"compile {case.name}")
             yield compiled_row(case)
+            report.advance(1)
 
 
 def _print(found: Iterable[Table]) -> None:

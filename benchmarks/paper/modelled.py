@@ -16,7 +16,7 @@ from meshfft.inspect.hlo import counts
 from meshfft.machine.machine import Move
 
 from ..measure.scaling import ideal
-from .cases import KDFT_3, MEASURED, POD, SIZES, TABLES, Case
+from .cases import KDFT_3, MEASURED, POD, SIZES, TABLES, Case, works
 from .floors import PUBLISHED, floor
 from .rows import Row
 
@@ -84,10 +84,9 @@ def about(case: Case) -> dict[str, Any]:
 def _parts(case: Case) -> dict[str, float]:
     made, spent = case.plan, case.seconds
     parts = {"products": spent.products, "vector": spent.vector, "memory": spent.memory}
-    for work in made.walk.works(made.dtype.itemsize, made.machine.chip):
-        for move in work.moves:
-            kind = BY_LINK[move.kind]
-            parts[kind] = parts.get(kind, 0.0) + made.machine.move_seconds(move)
+    for move in (move for work in works(made, case.algorithm) for move in work.moves):
+        kind = BY_LINK[move.kind]
+        parts[kind] = parts.get(kind, 0.0) + made.machine.move_seconds(move)
     return parts
 
 
@@ -161,7 +160,7 @@ def compiled_row(case: Case) -> Row:
 
 def _against(case: Case, found: ProgramReport, compute: float) -> dict[str, Any]:
     made = case.plan
-    clock, model = made.machine.chip.clock, sum(case.seconds[:3])
+    clock, model = made.machine.chip.clock, sum(made.seconds_by_resource[:3])
     cycle = 1 / clock.value if clock is not None else 0.0
     units: Counter[str] = Counter()
     for one in found.cycles:

@@ -21,7 +21,7 @@ from meshfft.tpu.fft import RESERVED
 from meshfft.tpu.passes import passes, run
 
 from ..common import noise, numbers, relative
-from ..rows import append
+from ..rows import kept
 from ..timing import timed
 from .kernels import by_xla
 
@@ -38,11 +38,10 @@ def main(
     chip = CHIPS["v5e"] if interpret else next(iter(chips), None)
     if chip is None or chip.scratch is None or chip.clock is None:
         raise SystemExit(f"this is a {device.device_kind}: run it on a TPU, or --interpret for toy sizes anywhere")
-    for n in numbers(lengths):
-        for name, (shape, dims) in _cases(n, points).items():
-            row = {"kernel": name, "shape": shape, **measured(shape, dims, chip, rounds, interpret)}
-            print(json.dumps(row), flush=True)
-            append(rows, [row], "libtpu")
+    cases = ((name, *case) for n in numbers(lengths) for name, case in _cases(n, points).items())
+    found = ({"kernel": name, "shape": s, **measured(s, dims, chip, rounds, interpret)} for name, s, dims in cases)
+    for row in kept(rows, found, "libtpu"):
+        print(json.dumps(row), flush=True)
 
 
 def _cases(n: int, points: int) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -27,7 +27,7 @@ from meshfft.tpu.passes import passes, run, supports
 
 from ..common import numbers
 from ..common import table as print_table
-from ..rows import append, circumstances, read
+from ..rows import circumstances, kept, read
 from .scheduled import schedules
 
 POINTS = 2**23
@@ -52,9 +52,8 @@ def main(
 ) -> None:
     made = list[Row]()
     for one in (topology or (TOPOLOGIES if table else "v5e:2x2")).split(","):
-        for row in compiled(one, numbers(lengths or (LENGTHS if table else COMPARED)), kinds.split(","), by.split(",")):
-            made.append(row)
-            append(rows, [row], "libtpu")
+        many = numbers(lengths or (LENGTHS if table else COMPARED))
+        made += kept(rows, compiled(one, many, kinds.split(","), by.split(",")), "libtpu")
         recorded = read(rows).values() if rows and rows.exists() else made
         print_table((one, *COLUMNS), lines([row for row in recorded if row["topology"] == one], made, one))
     if table:

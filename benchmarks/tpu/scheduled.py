@@ -21,6 +21,7 @@ from typing import Any
 import jax
 from jax.sharding import SingleDeviceSharding
 
+from meshfft.cli.cluster import ENVIRONMENT
 from meshfft.inspect.aot import devices_of
 from meshfft.inspect.hlo import bytes_of, cycles, program_of
 from meshfft.inspect.schedule import Executed, Program, executed
@@ -30,7 +31,6 @@ from .bundles import DELAYS, Schedule
 
 Job = Mapping[str, Any]
 FLAGS = "--xla_jf_dump_to={} --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=.*final.*"
-ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 LONGEST = 400  # letters of a reason
 
 

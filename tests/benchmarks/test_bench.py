@@ -1,7 +1,6 @@
 """The paper's evaluation as modelled rows: floors, ideal lines, marks, tables, figures, and the command."""
 
 import functools
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from unittest import mock
 
 import jax
 import pytest
+from jax.sharding import AbstractMesh
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
@@ -26,8 +26,8 @@ from benchmarks.paper.cases import (
     SCALINGS,
     Algorithm,
     cases,
-    count,
     slice_of,
+    works,
 )
 from benchmarks.paper.figures import draw_all
 from benchmarks.paper.floors import PUBLISHED, exchange_seconds, floor, ring_seconds
@@ -40,6 +40,7 @@ from meshfft.inspect.hlo import Spent
 from meshfft.layout.layout import meshes
 from meshfft.machine.machine import topology
 from meshfft.plans import planning
+from meshfft.plans.planning import plan
 
 V3, V5P = "v3:32x32", "v5p:8x8x16"
 FEW = tuple(scaling._replace(cores=scaling.cores[:2]) for scaling in SCALINGS)
@@ -92,38 +93,27 @@ def test_every_part_of_a_floor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "parts", "paired", "machine", "ways", "seconds"),
+    ("n", "parts", "paired", "machine", "one_way"),
     [
-        (8192, (8, 16, 16), 0, V3, 1, 1.75),
-        (8192, (8, 16, 16), 0, V3, 2, 0.88),
-        (8192, (8, 8, 32), 0, V3, 1, 2.17),
-        (8192, (4, 4, 128), 0, V3, 1, 6.89),
-        (2048, (8, 16, 16), 0, V3, 1, 0.0274),
-        (8192, (8, 8, 16), 0, V5P, 1, 1.384),
-        (8192, (2, 32, 32), 0, V3, 1, 62 * 2 * 2.1475 / 82),
+        (8192, (8, 16, 16), 0, V3, 1.75),
+        (8192, (8, 8, 32), 0, V3, 2.17),
+        (8192, (4, 4, 128), 0, V3, 6.89),
+        (2048, (8, 16, 16), 0, V3, 0.0274),
+        (8192, (8, 8, 16), 0, V5P, 1.384),
+        (8192, (2, 32, 32), 0, V3, 62 * 2 * 2.1475 / 82),
     ],
 )
 def test_rings_worked_out_by_hand(
-    n: int, parts: tuple[int, int, int], paired: int, machine: str, ways: int, seconds: float
+    n: int, parts: tuple[int, int, int], paired: int, machine: str, one_way: float
 ) -> None:
     """Catches links that two cores of a chip share counted once, and hops within a chip counted as links."""
-    assert ring_seconds(n, parts, paired, PUBLISHED[machine], ways) == pytest.approx(seconds, rel=0.01)
+    assert ring_seconds(n, parts, paired, PUBLISHED[machine]) == pytest.approx(one_way / 2, rel=0.01)
 
 
 def test_an_exchange_is_limited_by_its_bisection() -> None:
     """Catches an all-to-all faster than half of the pod's data over the links in its middle."""
     half = 8192**3 * 8 / 2 / 2  # half of the data is on one side, and half of that must cross
     assert exchange_seconds(8192, PUBLISHED[V3]) == pytest.approx(half / (2 * 32 * 82e9))
-
-
-@pytest.mark.parametrize(
-    ("words", "arguments"),
-    [("no rates", ("KDFT", 64, "v2:2x2")), ("tier", ("KDFT", 64, V3, "bf16")), ("family", ("DCT", 64, V3))],
-)
-def test_no_floor_is_made_up(words: str, arguments: tuple) -> None:
-    """Catches a floor of a machine whose rates nobody published, given out as one."""
-    with pytest.raises(ValueError, match=words):
-        floor(*arguments)
 
 
 @pytest.mark.parametrize("cores", [2**j for j in range(1, 12)])
@@ -179,6 +169,18 @@ def test_the_paper_s_algorithm_overlaps_nothing(rows: list[Row]) -> None:
             assert "one complex" not in one.how and "nothing overlaps" in one.how
     shapes = [tuple(one.mesh.values()) for one in find(rows, figure="kdft-3d", algorithm=PAPER_KDFT.name) if one.mesh]
     assert set(shapes) == {(4, 4, 2), (4, 4, 4)}
+
+
+def test_the_paper_s_fft_re_orders_by_einsums() -> None:
+    """Catches products of the paper's FFT left out, worked out by hand: they are most of what the compiler finds."""
+    laid = AbstractMesh((4, 4, 16), ("x", "y", "z"))
+    made = plan((2048,) * 3, mesh=laid, topology="v3:8x16", **PAPER_FFT.options)
+    points = 512 * 512 * 128
+    added = works(made, PAPER_FFT)[len(made.walk.steps) :]
+    assert sorted(one.matrix_flops for one in added) == [8 * n * points for n in (128, 512, 512)]
+    einsums = sum(made.machine.seconds(one).products for one in added)
+    assert einsums == pytest.approx(0.033, rel=0.1)  # by the cycles of the authors' program for v3:8x16
+    assert works(made, FFT) == list(made.walk.works(8, made.machine.chip))
 
 
 def test_single_operations_make_up_the_third_dimension(rows: list[Row]) -> None:
@@ -251,11 +253,6 @@ def test_tables_of_scaling(rows: list[Row]) -> None:
     assert [line[3] for line in single] == ["1", "3"]
 
 
-def test_the_bar_counts_every_case() -> None:
-    """Catches a bar that ends before its work, or never."""
-    assert count() - len(ALGORITHMS) * 4 * 2 - sum(2 * len(one.cores) for one in SCALINGS) == (2 + 4 + 4) * 4
-
-
 def test_figures_are_drawn(rows: list[Row], tmp_path: Path) -> None:
     """Catches a figure that its rows do not fill, and one drawn of nothing."""
     pytest.importorskip("matplotlib")
@@ -300,12 +297,6 @@ def test_the_command_prints_writes_and_draws(command: Path) -> None:
     )
 
 
-def test_the_command_prints_one_object(command: Path) -> None:
-    """Catches words around the object."""
-    result = call("--json")
-    assert result.exit_code == 0 and json.loads(result.stdout)["rows"] and not os.listdir(command)
-
-
 @pytest.mark.parametrize("words", [("--rows", "no/rows.jsonl"), ("--rows", "."), ("--figures", "no")])
 def test_the_command_refuses_before_it_works(command: Path, words: tuple[str, ...]) -> None:
     """Catches minutes of work whose result cannot be kept."""
@@ -336,7 +327,7 @@ def test_a_compiled_case_is_held_against_the_model(
     one = compiled_row(case)
     assert (one.seconds, one.known, one.bytes_per_core, one.fits) == (seconds, "modelled", 2**30, True)
     assert one.compiled["seconds_by_unit"] == pytest.approx({"matrix": 2.0, "copy": 1.0})
-    assert one.compiled["ratio"] == pytest.approx(sum(case.seconds[:3]) / 3)
+    assert one.compiled["ratio"] == pytest.approx(sum(case.plan.seconds_by_resource[:3]) / 3)
 
 
 def test_a_program_without_room_has_no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

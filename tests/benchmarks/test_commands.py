@@ -18,7 +18,7 @@ from benchmarks.measure.measured import read_rows
 ROOT = Path(__file__).parent.parent.parent
 SMALLEST = {
     "bounds": "--sizes 16 --methods kdft --tiers float32",
-    "compile": "8,8,8 --functions fftn",
+    "compile": "8,8,8 --mesh 2",
     "dense_rate": "--size 32 --rounds 1",
     "dense_tables": "--most 16",
     "fft": "8,8,8 --mesh 2 --rounds 1",

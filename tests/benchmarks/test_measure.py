@@ -26,7 +26,8 @@ from benchmarks.measure.words import HEADS, cells, fastest_baseline, notes
 from benchmarks.rows import write
 from benchmarks.timing import Seconds
 
-ISSUE = {"jnp-sharded", "jnp", "scipy", "fftw", "mkl", "jaxdecomp", "mpi4py-fft", "finufft"}
+THEIRS = Path(__file__).with_name("stand_in_dist_fft.py")  # has the signature of the authors' program
+ISSUE = {"jnp-sharded", "swirl-lm", "jnp", "scipy", "fftw", "mkl", "jaxdecomp", "mpi4py-fft", "finufft"}
 SHAPE = (8, 4, 12)
 BOUNDS = {"complex64": 1e-6, "float32": 1e-6, "complex128": 1e-11, "float64": 1e-14}
 
@@ -45,9 +46,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    """Eight devices, two cores, and MPI ranks where they can be started."""
+    """Eight devices, two cores, MPI ranks where they can be started, and a stand-in for the authors' program."""
     with MpiRanks() as ranks:
-        yield Place(jax.devices(), 2, ranks)
+        yield Place(jax.devices(), 2, ranks, THEIRS)
 
 
 def row(baseline: str = MESHFFT, seconds: tuple[float, ...] = (1.0,), absent: str = "", **way: Any) -> Row:
@@ -85,6 +86,9 @@ def test_every_baseline_that_is_here_has_the_right_numbers(name: str, dtype: str
         if reason := BASELINES[name].missing(task.what):
             assert f"not installed: pip install {BASELINES[name].packages[0]}" in reason
             with pytest.raises(ValueError, match="not installed"):
+                prepare(case, Data(task, 1), place)
+        elif name == "swirl-lm" and dtype == "complex128":
+            with pytest.raises(ValueError, match="complex64"):
                 prepare(case, Data(task, 1), place)
         else:
             assert prepare(case, Data(task, 1), place).error < BOUNDS[dtype] * (3 if name == "finufft" else 1), case
@@ -235,12 +239,28 @@ def test_the_command_measures_prints_and_writes(work: Path) -> None:
     assert "Wrote rows.jsonl." in result.stdout
 
 
-def test_the_command_prints_one_object(work: Path) -> None:
-    """Catches text around the JSON object, and meshes that were not requested."""
-    result = call("fft", "8,8", "--baselines", "none", "--rounds", "1", "--json", "--kind", "rfft")
-    rows = json.loads(result.stdout)["rows"]
-    assert [one["mesh"] for one in rows] == [[8], [8], [2, 4], [2, 4]] and not os.listdir(work)
-    assert {(one["kind"], one["dtype"], one["devices"]) for one in rows} == {("rfft", "float32", 8)}
+def test_the_command_takes_the_usual_meshes(work: Path) -> None:
+    """Catches meshes that were not requested."""
+    call("fft", "8,8", "--baselines", "none", "--rounds", "1", "--kind", "rfft", "--rows", "rows.jsonl")
+    cases = [one.case for one in read_rows(work / "rows.jsonl")]
+    assert [case.mesh for case in cases] == [(8,), (8,), (2, 4), (2, 4)]
+    assert {(case.kind, case.dtype, case.devices) for case in cases} == {("rfft", "float32", 8)}
+
+
+@pytest.mark.slow
+def test_the_authors_program_is_a_baseline(work: Path) -> None:
+    """Catches a baseline that runs only where the authors' file is: a stand-in with their function's signature runs."""
+    words = ("--method", "cooley-tukey,auto", "--order", "natural", "--baselines", "swirl-lm", "--rounds", "1")
+    result = call("fft", "8,8,8", "--mesh", "2,2,2", *words, "--program", str(THEIRS), "--rows", "rows.jsonl")
+    assert result.exit_code == 0 and "ratio: to the fastest baseline, swirl-lm" in result.stdout, result.output
+    rows = read_rows(work / "rows.jsonl")
+    assert [row.case.name for row in rows] == ["meshfft cooley-tukey natural", "meshfft auto natural", "swirl-lm"]
+    assert all(row.seconds and row.error is not None and row.error < 1e-6 for row in rows)
+    assert rows[-1].facts["program"].startswith("sha256 ")
+    for words in (("8,8,8",), ("8,8,8,2", "--program", str(THEIRS))):
+        result = call("fft", *words, "--mesh", "2", "--rounds", "1", "--baselines", "swirl-lm", "--order", "natural")
+        assert "absent: swirl-lm 2: " in result.stdout and result.exit_code == 0, result.output
+    assert call("fft", "8,8", "--program", "none.py").exit_code == 2
 
 
 @pytest.mark.parametrize(

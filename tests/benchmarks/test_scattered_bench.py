@@ -1,17 +1,18 @@
 """The benchmark of scattered points: its rows, and the direct sums that its errors are of."""
 
-import json
+from pathlib import Path
 
 import pytest
 
+from benchmarks.rows import read
 from benchmarks.scattered import main
 
 
 @pytest.mark.parametrize(("shape", "trajectory"), [("16,24", "spiral"), ("8,8,12", "koosh")])
-def test_rows_are_of_right_transforms(shape: str, trajectory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_of_right_transforms(shape: str, trajectory: str, tmp_path: Path) -> None:
     """Catches a sign, an origin or an order that differs from the direct sum's, in any case of either type."""
-    main(shape, "1e-3", trajectory, points=600, rounds=1, json=True)
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    main(shape, "1e-3", trajectory, points=600, rounds=1, rows=tmp_path / "rows.jsonl")
+    rows = read(tmp_path / "rows.jsonl").values()
     assert {(row["case"], row["type"]) for row in rows} >= {
         (f"meshfft{o}", t) for o in ("", ", placed") for t in (1, 2)
     }
