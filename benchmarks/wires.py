@@ -86,6 +86,7 @@ def one_process(process: int, address: str, rounds: int, size: int) -> None:
     jax.distributed.initialize(address, PROCESSES, process)
     mesh, spec = mesh_of((PROCESSES,)), P("x")
     x = mf.shard(noise((size,) * 3), mesh, spec)
+    assert isinstance(x, jax.Array)
     plans = {wire: mf.plan(x.shape, mesh=mesh, spec=spec, wire=wire) for wire in WIRES}
     calls = {wire: partial(_there_and_back, plan, x) for wire, plan in plans.items()}
     random.seed(0)  # the same order in both processes

@@ -257,8 +257,8 @@ def test_the_authors_program_is_a_baseline(work: Path) -> None:
     assert [row.case.name for row in rows] == ["meshfft cooley-tukey natural", "meshfft auto natural", "swirl-lm"]
     assert all(row.seconds and row.error is not None and row.error < 1e-6 for row in rows)
     assert rows[-1].facts["program"].startswith("sha256 ")
-    for words in (("8,8,8",), ("8,8,8,2", "--program", str(THEIRS))):
-        result = call("fft", *words, "--mesh", "2", "--rounds", "1", "--baselines", "swirl-lm", "--order", "natural")
+    for case in (["8,8,8"], ["8,8,8,2", "--program", str(THEIRS)]):
+        result = call("fft", *case, "--mesh", "2", "--rounds", "1", "--baselines", "swirl-lm", "--order", "natural")
         assert "absent: swirl-lm 2: " in result.stdout and result.exit_code == 0, result.output
     assert call("fft", "8,8", "--program", "none.py").exit_code == 2
 

@@ -332,7 +332,7 @@ def test_what_does_not_fit_is_refused() -> None:
     still = mf.scattered_plan((8, 8), some)
     for call, said in (
         (
-            lambda: mf.nufftn(x, k),  # type: ignore[arg-type]
+            lambda: mf.nufftn(x, k),  # type: ignore[call-overload]
             "mf.Scattered.turns",
         ),
         (lambda: mf.nufftn(x, mf.Scattered.turns(k.T)), "did you mean points.T"),
@@ -350,7 +350,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: jax.jit(lambda k: mf.nufftn(x, mf.Scattered.turns(k), capacity=float("inf")))(k), "capacity is inf"),
         (lambda: mf.nufftn(x, mf.Scattered(k, "degrees")), "unit 'degrees' is unknown"),  # type: ignore[arg-type]
         (lambda: mf.nufftn(x, mf.Scattered(k * np.nan, "turns")), "coordinate nan: drop it"),
-        (lambda: mf.nufftn_adjoint(np.ones(9), k, (8, 8)), "mf.Scattered.turns"),  # type: ignore[arg-type]
+        (lambda: mf.nufftn_adjoint(np.ones(9), k, (8, 8)), "mf.Scattered.turns"),  # type: ignore[call-overload]
         (lambda: mf.nufftn_type3(np.ones(9), 1e9 * k, mf.Scattered.turns(1e9 * k)), "closer together"),
         (lambda: mf.nufftn_type3(np.ones(9), 3e3 * k, mf.Scattered.turns(3e3 * k)), "grid between positions"),
         (lambda: mf.scattered_plan((8, 8), some, balance="yes"), "balance is 'yes'"),  # type: ignore[arg-type]
