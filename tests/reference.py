@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from meshfft.machine import chip, machine
+from meshfft.plans import request
 from meshfft.steps import Problem
 from meshfft.walks.search import offered
 
@@ -75,12 +76,15 @@ def mesh(sizes: Sequence[int], kind: AxisType = AxisType.Auto) -> Mesh:
 def chips_without_caches(wanted: bool = True) -> Iterator[None]:
     """Plans as for chips whose dense products go by planes, as those of TPUs and GPUs do."""
     row = dataclasses.replace(chip.CPU, cached=not wanted)
+    seen = (machine.machine_of, request._by_sharding)
     with mock.patch.object(machine, "chip_for", lambda *of: row):
-        machine.machine_of.cache_clear()
+        for cache in seen:
+            cache.cache_clear()
         try:
             yield
         finally:
-            machine.machine_of.cache_clear()
+            for cache in seen:
+                cache.cache_clear()
 
 
 def at_points(x: np.ndarray, turns: Any, axes: Sequence[int] | None = None, centred: bool = False) -> np.ndarray:

@@ -14,6 +14,7 @@ from reference import mesh, noise
 
 import meshfft as mf
 from meshfft.layout import memory as holding
+from meshfft.plans import request
 
 LINE, SQUARE = np.ones(8, np.float32), np.ones((4, 4), np.float32)
 SPEC = P("x", "y", "z")
@@ -82,12 +83,12 @@ def test_the_bound_is_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     x, nbytes = _cut(), 8**3 * 8
     for room, fits in ((nbytes, True), (nbytes // 2 - 8, False)):
         monkeypatch.setattr(holding, "host", lambda room=room: holding.Room(room, "this host"))
-        for cache in (holding.room, holding._room_of, holding._room_on):
+        for cache in (holding.room, request._by_sharding):
             cache.cache_clear()
         if fits:
             mf.fftn(x)
         else:
             with pytest.raises(MemoryError, match="takes 256 B and each of the 8 CPU devices has 255 B"):
                 mf.fftn(x)
-    for cache in (holding.room, holding._room_of, holding._room_on):
+    for cache in (holding.room, request._by_sharding):
         cache.cache_clear()

@@ -77,7 +77,7 @@ class Doubling:
 
 def forget() -> None:
     """As in another process."""
-    for cache in (kept._verdict, execute._check_kernels, calls._plans):
+    for cache in (kept._verdict, execute._check_kernels, request._by_sharding, calls._plans):
         cache.cache_clear()
     jax.clear_caches()
 

@@ -46,7 +46,7 @@ def over(
     """
     options = options_of(how, known)
     request = read(a, how.get("spec"))
-    s, axes = lengths_of(s), None if axes is None else integers(axes, "axes")
+    s, axes = None if s is None else lengths_of(s), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
     plans = _plans if is_hashable(what) else _plans.__wrapped__
     first, *others = plans(request.setting, request.planes, *what)

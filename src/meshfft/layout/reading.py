@@ -38,8 +38,7 @@ def seen(x: AnyStored, spec: Spec | None) -> Seen:
         mesh = jax.typeof(x).sharding.mesh
         found = _traced(x, here if mapped_axes(here) or mesh.empty else mesh, spec)
     else:
-        concrete = _concrete if is_hashable(spec) else _concrete.__wrapped__
-        found = concrete(x.shape, x.sharding, spec)
+        found = seen_by_sharding(x.shape, x.sharding, spec)
     if not here.empty:
         check_context(found.mesh)
     return found
@@ -131,8 +130,13 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
     return _settled(x, mesh, layout.spec)
 
 
-@functools.lru_cache(maxsize=1024)
-def _concrete(shape: tuple[int, ...], sharding: Sharding, spec: Spec | None) -> Seen:
+def is_plain(x: AnyStored, spec: Spec | None) -> bool:
+    """Whether the sharding tells all there is to see: of no traced array, and of none while a mesh is set."""
+    known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+    return known and jax.sharding.get_abstract_mesh().empty and is_hashable(spec)
+
+
+def seen_by_sharding(shape: tuple[int, ...], sharding: Sharding, spec: Spec | None) -> Seen:
     if isinstance(sharding, NamedSharding):
         return _even(shape, sharding.mesh, _agreed(len(shape), sharding.mesh, sharding.spec, spec))
     if not sharding.is_fully_replicated:

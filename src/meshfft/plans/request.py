@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, Sharding
+from jax.sharding import Sharding
 from jax.typing import ArrayLike
 
 from ..layout.layout import AnyMesh, Layout, Spec, hashed_once
-from ..layout.memory import Room, room_of
+from ..layout.memory import Room, room, room_of
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed, stored_of
-from ..layout.reading import check_kept, seen
+from ..layout.reading import check_kept, is_plain, seen, seen_by_sharding
 from ..machine.machine import Machine, machine_of
 from ..numerics.dtypes import check_numeric, wide_types
 
@@ -111,19 +111,19 @@ def _array(a: ArrayLike | PaddedArray) -> AnyStored:
 
 
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
+    if is_plain(x, spec):
+        return _by_sharding(x.shape, x.dtype, x.sharding, spec, wide_types())
     (start, mesh), stored = seen(x, spec), stored_of(x)
-    alone = mesh is None and not isinstance(stored, jax.core.Tracer)
-    platform = _platform(stored.sharding) if alone else None if isinstance(mesh, Mesh) else jax.default_backend()
-    return _kept(start, mesh, machine_of(mesh, platform), x.dtype, 1, room_of(stored, mesh), wide_types())
+    machine, memory = machine_of(mesh, jax.default_backend()), room_of(stored, mesh)
+    return Setting(start, mesh, machine, x.dtype, room=memory, wide=wide_types())
 
 
-@functools.lru_cache(maxsize=64)
-def _platform(sharding: Sharding) -> str:
-    first: jax.Device = next(iter(sharding.device_set))
-    return first.platform
-
-
-_kept = functools.lru_cache(maxsize=1024)(Setting)  # one record for all similar arrays, which keeps its hash
+@functools.lru_cache(maxsize=1024)
+def _by_sharding(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, spec: Spec | None, wide: bool) -> Setting:
+    """One record for all similar arrays, which keeps its hash."""
+    start, mesh = seen_by_sharding(shape, sharding, spec)
+    devices: tuple[jax.Device, ...] = tuple(sharding.device_set if mesh is None else mesh.devices.flat)
+    return Setting(start, mesh, machine_of(mesh, devices[0].platform), dtype, room=room(devices), wide=wide)
 
 
 class OnArrays(Protocol[P, S]):
