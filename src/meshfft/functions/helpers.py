@@ -243,5 +243,4 @@ def _shifted(x: AnyArray, axes: int | Ints, spec: Spec | None, out_spec: Spec | 
     walk = shift_walk(start, dims, sign)
     if walk.steps:
         arrays = tuple(mapped(lambda one: as_stored((one,), walk, setting.mesh, False)[0], x) for x in arrays)
-    y: Transformed = moved(formed(arrays), out_spec, spec)
-    return y
+    return moved(formed(arrays), out_spec, spec)

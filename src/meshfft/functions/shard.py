@@ -60,7 +60,6 @@ def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> AnyStored:
     if array.layout == from_spec(array.shape, axis_sizes(mesh), spec):
         return array
     try:
-        y: AnyStored = moved(array, spec)
+        return moved(array, spec)
     except ValueError as error:
         raise ValueError(f"{error}; or {remedy}") from error
-    return y

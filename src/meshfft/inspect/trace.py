@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,9 @@ from ..layout.padded_array import padded
 from ..plans.plan import Plan
 from .aot import compile_plan
 from .hlo import KINDS, SENT, Op, ops_of, program_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WORK = ("products", "fft", "copies", "other", "all-to-all", "permute")  # each hides those after it
 RUN, END, WAIT = "meshfft run", "end: ", "Wait: pending_threads"  # events: of a run, and XLA's on CPUs
@@ -217,7 +220,7 @@ def unit_for(seconds: float) -> tuple[str, float]:
     return next(((name, size) for name, size in UNITS.items() if seconds >= 10 * size), ("us", 1e-6))
 
 
-def figure_of(breakdown: Breakdown, title: str) -> Any:
+def figure_of(breakdown: Breakdown, title: str) -> "Figure":
     (unit, size), (steps, kinds) = unit_for(breakdown.wall), breakdown.used
     sides = (7.6, 1.9 + 0.55 * len(steps))
     figure = need("matplotlib.figure", "drawing a picture").Figure(sides, layout="constrained", dpi=150)

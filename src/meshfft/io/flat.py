@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from .refusals import check_numbers, unchanged
 from .source import FORMATS, Format, Header, Source, source_of
 
 READ_BYTES = 4096  # a page: the least that a disk reads, and cheap beside a request
-REST: Any = (...,)
+REST = (...,)
 NumbersHeader = tuple[tuple[int, ...], bool, np.dtype, int]  # shape, whether in Fortran order, dtype, offset
 
 

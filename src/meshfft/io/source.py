@@ -86,7 +86,7 @@ class Source:
         where = f"{self.path}{f', {self.name}' if self.name else ''}"
         return f"<Source: {self.dtype} {' x '.join(map(str, self.shape))} in {where}>"
 
-    def __getitem__(self, index: Any) -> np.ndarray:
+    def __getitem__(self, index: object) -> np.ndarray:
         """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""
         box, single = _box(index, self.shape)
         out = aligned(shape_of(box), self.dtype)
@@ -271,8 +271,8 @@ def assigning(array: Sliceable) -> Read:
     return read
 
 
-def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
-    entries = list(index) if isinstance(index, tuple) else [index]
+def _box(index: object, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
+    entries: list[Any] = list(index) if isinstance(index, tuple) else [index]
     at = entries.index(Ellipsis) if Ellipsis in entries else len(entries)
     rest = len(shape) - len(entries[:at]) - len(entries[at + 1 :])
     if rest < 0:

@@ -70,7 +70,7 @@ def write_array(
     shape, dtype = layout.shape, stored.dtype
     format = FORMATS[_checked_suffix(path, tuple(FORMATS)).removesuffix(GZIP)]
     header = header_of(path, shape, dtype, record, about=about, affine=affine)
-    owners = {device.process_index for device in stored.sharding.device_set}
+    owners = {device.process_index for device in tuple[jax.Device, ...](stored.sharding.device_set)}
     if format.folder:
         header = header._replace(grid=grid_of(layout, dtype.itemsize, len(owners)))
 

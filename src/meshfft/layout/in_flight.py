@@ -11,7 +11,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 from jax import Array
@@ -71,5 +71,5 @@ def _concrete(x: object) -> Array | None:
 @functools.lru_cache(maxsize=1024)
 def _on_cpus(sharding: Sharding) -> bool:
     """Whether an array is on several CPU devices."""
-    first, *others = tuple[Any, ...](sharding.device_set)
+    first, *others = tuple[jax.Device, ...](sharding.device_set)
     return bool(others) and first.platform == "cpu"

@@ -7,7 +7,7 @@ Invariant: padding is zero in values and gradients, so sums, norms and dot produ
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -166,6 +166,7 @@ jax.tree_util.register_dataclass(PaddedArray, data_fields=("stored",), meta_fiel
 AnyStored = Array | PaddedArray
 OnePlane = ArrayLike | PaddedArray
 AnyArray = OnePlane | tuple[Any, ...]  # an array, or its planes
+T = TypeVar("T")
 
 
 class PlanePair(NamedTuple):
@@ -200,7 +201,7 @@ def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
     return host
 
 
-def stored_of(x: Any) -> Any:
+def stored_of(x: PaddedArray | T) -> Array | T:
     return x.stored if isinstance(x, PaddedArray) else x
 
 
@@ -211,10 +212,13 @@ def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, source: object =
     return stored if layout.even else PaddedArray(stored, layout, mesh)
 
 
-def mapped(function: Callable[..., Array], *arrays: Any) -> Any:
+@overload
+def mapped(function: Callable[..., Array], first: Array, *others: Array) -> Array: ...
+@overload
+def mapped(function: Callable[..., Array], first: AnyStored, *others: AnyStored) -> AnyStored: ...
+def mapped(function: Callable[..., Array], first: AnyStored, *others: AnyStored) -> AnyStored:
     """An elementwise function of plain or padded arrays that are stored alike."""
-    first = arrays[0]
-    return first.map(function, *arrays[1:]) if isinstance(first, PaddedArray) else function(*arrays)
+    return first.map(function, *others) if isinstance(first, PaddedArray) else function(first, *others)
 
 
 _without_padding = jax.jit(without_padding, static_argnums=(1, 2))
@@ -231,8 +235,8 @@ def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
         raise ValueError(
             f"an array of shape {shape} meets a padded one of shape {layout.shape}: give one that broadcasts to it"
         )
-    library: Any = jnp if isinstance(x, jax.Array) else np
-    whole: Any = x
+    library = jnp if isinstance(x, jax.Array) else np
+    whole = x if isinstance(x, jax.Array) else np.asarray(x)
     for dim, n in enumerate(shape, offset):
         if n == layout.shape[dim] != layout.storage[dim]:
             whole = library.take(whole, np.minimum(layout.positions(dim), n - 1), axis=dim - offset)

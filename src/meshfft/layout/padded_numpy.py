@@ -39,7 +39,7 @@ class Refusal:
 
 
 def _operator(function: Callable[..., Array], reflected: bool = False) -> Operator:
-    def method(self: "NumpyFace", *others: Any) -> Any:
+    def method(self: "NumpyFace", *others: object) -> "NumpyFace":
         if not all(isinstance(x, NumpyFace | Array | np.ndarray | np.generic | Number) for x in others):
             return NotImplemented
         return self.map((lambda x, y: function(y, x)) if reflected else function, *others)

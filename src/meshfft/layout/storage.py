@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.typing import DTypeLike
 
 from ..numerics.dtypes import check_numeric
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes
@@ -25,8 +26,8 @@ class Sliceable(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
-    def dtype(self) -> Any: ...
-    def __getitem__(self, index: Any, /) -> Any: ...
+    def dtype(self) -> DTypeLike: ...
+    def __getitem__(self, index: tuple[slice, ...], /) -> np.ndarray: ...
 
 
 def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | PaddedArray:

@@ -135,5 +135,5 @@ def _inner(a: Any, b: Any) -> Array:
 
 
 @jax.jit
-def _advanced(now: Iterate, product: Any) -> tuple[Iterate, Array, Array]:
+def _advanced(now: Iterate[Array, Array], product: Any) -> tuple[Iterate[Array, Array], Array, Array]:
     return advanced(now, product, _inner, over)

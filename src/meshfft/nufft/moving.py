@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 from jax.typing import DTypeLike
 
 from ..layout.layout import Layout, line_shape
-from ..layout.padded_array import AnyArray, mapped, padded, stored_of
+from ..layout.padded_array import AnyArray, AnyStored, mapped, padded, stored_of
 from ..layout.placement import reshard
 from ..layout.storage import stored_on
 from ..numerics.dtypes import real_dtype
@@ -78,7 +78,7 @@ def _change(plan: Planned, unit: str, back: bool, primals: Any, tangents: Any) -
 at_moved.defjvp(_change, symbolic_zeros=True)
 
 
-def _is_zero(change: Any) -> bool:
+def _is_zero(change: object) -> bool:
     return any(isinstance(leaf, SymbolicZero) for leaf in jax.tree.leaves(change))
 
 
@@ -99,9 +99,9 @@ def _positions(plan: Planned) -> tuple[Array, ...]:
     turns = plan.points.in_turns.T.reshape(-1, *plan.points.shape)
     high = turns.astype(real)
     with jax.ensure_compile_time_eval():
-        terms: list[Any] = [high, (turns - high).astype(real)]
+        terms = [high, (turns - high).astype(real)]
         if isinstance(mesh, Mesh):
-            terms = [stored_of(stored_on(term, mesh, spec)) for term in terms]
+            return tuple(stored_of(stored_on(term, mesh, spec)) for term in terms)
         return tuple(map(jnp.asarray, terms))
 
 
@@ -124,7 +124,7 @@ def _in_slots(plan: Planned, numbers: Array) -> Any:
     return dataclasses.replace(whole, walk=walk, sources=whole.sources[-1:])(padded(numbers, walk.start, whole.mesh))
 
 
-def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[Any]:
+def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[AnyStored]:
     """sign 2 pi i dk of every dimension, in the layout of the values."""
     radians = change if unit == "radians" else change * (2 * math.pi)
     numbers = _points_first(plan, jnp.moveaxis(radians.astype(real_dtype(plan.whole.dtype)), -1, 0))
@@ -136,7 +136,7 @@ def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[Any]:
     return [padded(part, tail, plan.whole.mesh) for part in parts]
 
 
-def _weighted(plan: Planned, x: AnyArray, j: int) -> Any:
+def _weighted(plan: Planned, x: AnyStored, j: int) -> AnyStored:
     dim, start = plan.dims[j], plan.whole.in_layout
     middle = start.shape[dim] // 2 if plan.origin == "centre" else 0
     positions = np.asarray(start.positions(dim) - middle, real_dtype(plan.whole.dtype))

@@ -102,7 +102,9 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
     )
 
 
-def _working(post: PostTransform, layout: Layout) -> tuple[Tables, np.ndarray, tuple[TileBalance, np.ndarray] | None]:
+def _working(
+    post: PostTransform, layout: Layout
+) -> tuple[Tables[np.ndarray], np.ndarray, tuple[TileBalance, np.ndarray] | None]:
     """Tables of points by working device, the slot of each point, and the tile exchange if tiles are lent."""
     placed, dims, halo = post.placed(layout), post.problem.dims, post.reach - 1
     if not post.balanced:

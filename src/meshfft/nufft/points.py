@@ -28,7 +28,7 @@ from ..operators.transform import integers
 
 Unit = Literal["turns", "radians"]
 UNITS = ("turns", "radians")
-Numbers = ArrayLike | Sequence[Any]
+Numbers = ArrayLike | Sequence[object]
 NEAR = 64 * math.pi  # radians up to which division by 2 pi errs by at most 1e-14 turns
 
 

@@ -37,6 +37,7 @@ from .steps import PhaseShift
 from .steps.point_step import sub_layout
 
 Operator = Callable[[Array], Array]
+State = Iterate[Array, Array]
 POWERS = 10  # iterations of the power method
 INNER = 5  # conjugate gradient steps per ADMM round
 STIFF = 10  # rho / tv: the first round shrinks slopes below a tenth of the brightest pixel to zero
@@ -68,7 +69,7 @@ class Split(NamedTuple):
     multiplier: Array
 
 
-def descent(problem: Problem, l2: float = 0.0) -> Iterator[Iterate]:
+def descent(problem: Problem, l2: float = 0.0) -> Iterator[State]:
     """Yields conjugate gradient iterates, one application of N each.
 
     After `of_unit`, l2 is relative to the largest eigenvalue of N.
@@ -80,7 +81,7 @@ def descent(problem: Problem, l2: float = 0.0) -> Iterator[Iterate]:
         now = step(normal, now)
 
 
-def variation(problem: Problem, tv: float, l2: float = 0.0) -> Iterator[Iterate]:
+def variation(problem: Problem, tv: float, l2: float = 0.0) -> Iterator[State]:
     """Yields iterates of total variation, INNER + 2 applications of N each.
 
     `problem` is scaled by `of_unit`; tv weights |grad x| for a start whose brightest pixel is 1.
@@ -96,17 +97,17 @@ def _ridged(normal: Operator, l2: float) -> Operator:
     return lambda x: normal(x) + l2 * x
 
 
-def relative(problem: Problem, now: Iterate) -> float:
+def relative(problem: Problem, now: State) -> float:
     return float(jnp.sqrt(over(now.square, dot(problem.right, problem.right))))
 
 
-def begin(normal: Operator, b: Array, start: Array | None = None) -> Iterate:
+def begin(normal: Operator, b: Array, start: Array | None = None) -> State:
     image = jnp.zeros_like(b) if start is None else start
     residual = b if start is None else b - normal(start)
     return Iterate(image, residual, residual, ended(dot(residual, residual)))
 
 
-def step(normal: Operator, now: Iterate) -> Iterate:
+def step(normal: Operator, now: State) -> State:
     return ended(_advanced(now, normal(now.direction)))
 
 
@@ -168,7 +169,7 @@ def _length(x: Array) -> Array:
 
 
 @jax.jit
-def _advanced(now: Iterate, product: Array) -> Iterate:
+def _advanced(now: State, product: Array) -> State:
     return advanced(now, product, dot, over)[0]
 
 

@@ -196,7 +196,7 @@ def _joined(
     return problem.plan(whole, (*held, tables, *others))
 
 
-def _factored(tables: Tables, order: np.ndarray, factors: np.ndarray) -> Tables:
+def _factored(tables: Tables[np.ndarray], order: np.ndarray, factors: np.ndarray) -> Tables[np.ndarray]:
     phase = tables.phase.copy()
     phase.reshape(-1)[order] *= factors.astype(phase.dtype)
     return tables._replace(phase=phase)

@@ -17,7 +17,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,22 +38,26 @@ TRACED_ENTRIES = 2**24  # largest matrix that every device makes for the conditi
 _ENTRIES = 2**22  # phases made at a time on the host
 _CONVERGED = 1e-8  # residual that leaves the extreme eigenvalues accurate to a few per cent
 
+X = TypeVar("X", Array, np.ndarray, Planes)  # images
+R = TypeVar("R", Array, np.float64)  # numbers
+V = TypeVar("V", Array, np.ndarray)
 
-class Iterate(NamedTuple):
+
+class Iterate(NamedTuple, Generic[X, R]):
     """State of conjugate gradients: image, residual b - N x, direction, |residual|^2."""
 
-    image: Any
-    residual: Any
-    direction: Any
-    square: Any
+    image: X
+    residual: X
+    direction: X
+    square: R
 
 
 def advanced(
-    now: Iterate, product: Any, inner: Callable[[Any, Any], Any], ratio: Callable[[Any, Any], Any]
-) -> tuple[Iterate, Any, Any]:
+    now: Iterate[X, R], product: X, inner: Callable[[X, X], R], ratio: Callable[[R, R], R]
+) -> tuple[Iterate[X, R], R, R]:
     """One step, given N p, with its coefficients a and c."""
 
-    def plus(x: Any, factor: Any, y: Any) -> Any:
+    def plus(x: X, factor: R, y: X) -> X:
         return jax.tree.map(lambda x, y: x + factor.astype(y.dtype) * y, x, y)
 
     length = ratio(now.square, inner(now.direction, product))
@@ -64,9 +68,9 @@ def advanced(
     return after, length, onward
 
 
-def tridiagonal(lengths: Any, ratios: Any) -> tuple[Any, Any]:
+def tridiagonal(lengths: V, ratios: V) -> tuple[V, V]:
     """The diagonal and off-diagonal of Lanczos' matrix, from the coefficients a and c of all steps."""
-    xp: Any = np if isinstance(lengths, np.ndarray) else jnp
+    xp = np if isinstance(lengths, np.ndarray) else jnp
     before = ratios[:-1] / lengths[:-1]
     return 1 / lengths + xp.concatenate([xp.zeros_like(ratios[:1]), before]), xp.sqrt(ratios[:-1]) / lengths[:-1]
 
@@ -86,10 +90,10 @@ def solved(
     def ratio(a: Array, b: Array) -> Array:
         return jnp.where(b > 0, a / b, jnp.full_like(b, jnp.nan))
 
-    def more(state: tuple[Iterate, Array]) -> Array:
+    def more(state: tuple[Iterate[Planes, Array], Array]) -> Array:
         return (state[0].square > limit) & (state[1] < iterations)
 
-    def step(state: tuple[Iterate, Array]) -> tuple[Iterate, Array]:
+    def step(state: tuple[Iterate[Planes, Array], Array]) -> tuple[Iterate[Planes, Array], Array]:
         now, count = state
         return advanced(now, normal(now.direction), inner, ratio)[0], count + 1
 

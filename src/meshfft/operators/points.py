@@ -9,7 +9,7 @@ concrete arrays are stored in float64, their logarithms in two; traced ones in t
 import dataclasses
 import operator
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -266,7 +266,7 @@ def _received(values: Numbers, complex_too: bool) -> Floats:
     return array.astype(np.complex128 if complex_too else np.float64)
 
 
-def _line(start: Any, step: Any, m: int) -> Floats:
+def _line(start: float | Array, step: float | Array, m: int) -> Floats:
     """start + k step for k < m, exact in turns: multiplies the upper half of step first."""
     if isinstance(start, Tracer) or isinstance(step, Tracer):
         return start + step * jnp.arange(m, dtype=jnp.result_type(start, step))

@@ -13,7 +13,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import numpy as np
@@ -25,7 +25,7 @@ from ..io.grid import Box, block_index, boxes_of, shape_of, starts, subboxes, wi
 from ..io.source import Sink, Source, has_names
 from ..io.writing import shards_of
 from ..layout.layout import Layout
-from ..layout.padded_array import PaddedArray, padded, stored_of
+from ..layout.padded_array import AnyStored, PaddedArray, padded, stored_of
 from ..layout.storage import Sliceable, aligned
 from ..numerics.split_complex import Shape
 from ..plans.plan import Plan
@@ -120,7 +120,7 @@ def write_tile(
     if plan is None:
         parts = [_Part(within(at, starts(at)), np.asarray(y))]
     else:
-        parts = [_Part(box, block) for box, block in shards_of(stored_of(y), plan.out_layout)]
+        parts = [_Part(box, block) for box, block in shards_of(stored_of(cast(AnyStored, y)), plan.out_layout)]
     for box in sink.boxes(at, most):
         overlaps = list(_overlaps(parts, within(box, starts(at))))
         if len(overlaps) == 1:

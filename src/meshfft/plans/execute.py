@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import overload
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from ..collectives.processes import exchange
 from ..kept import Trial, failing
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
-from ..layout.padded_array import AnyArray, AnyStored, padded, stored_of
+from ..layout.padded_array import AnyStored, Transformed, padded, stored_of
 from ..layout.placement import reshard, without_padding
 from ..machine.chip import Chip
 from ..machine.machine import Machine, device_of
@@ -193,7 +193,7 @@ def walked(
 def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
     """Traced numbers without a mesh, replicated on this one: with steps that select rows, JAX transposes no others."""
 
-    def replicated(leaf: Any) -> Any:
+    def replicated(leaf: Array) -> Array:
         hidden = isinstance(leaf, jax.core.Tracer) and jax.typeof(leaf).sharding.mesh.empty
         return reshard(leaf, mesh, PartitionSpec()) if hidden else leaf
 
@@ -203,7 +203,11 @@ def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
 as_stored = functools.partial(in_turn, jax.jit(walked, static_argnums=(1, 2, 3)))  # in the array's own type
 
 
-def moved(y: AnyArray, out_spec: Spec | None, spec: Spec | None = None) -> Any:
+@overload
+def moved(y: AnyStored, out_spec: Spec | None, spec: Spec | None = None) -> AnyStored: ...
+@overload
+def moved(y: Transformed, out_spec: Spec | None, spec: Spec | None = None) -> Transformed: ...
+def moved(y: Transformed, out_spec: Spec | None, spec: Spec | None = None) -> Transformed:
     """A result, or its planes, resharded to `out_spec` in its own type; `spec` if JAX hides its sharding."""
     if out_spec is None:
         return y

@@ -68,12 +68,12 @@ class Solution:
 
     value: Any
     residual: Array
-    conditions: tuple[Any, ...]
+    conditions: tuple[float | Array, ...]
     methods: tuple[str, ...]
-    iterations: tuple[Any, ...] = ()
+    iterations: tuple[int | Array, ...] = ()
 
     @property
-    def condition(self) -> Any:
+    def condition(self) -> float | Array:
         """The condition number of the transform: the product over the
         dimensions.
         """

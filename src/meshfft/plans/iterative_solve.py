@@ -12,7 +12,7 @@ are exact to every order, in the samples and in the points.
 import functools
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,9 +32,12 @@ from ..steps.problem import Problem
 from ..walks.choice import find_walk, moves
 from ..walks.walk import Walk
 from .execute import furnish, sound_walk, walked
+from .primitive import Operands
 
 ATTAINABLE = 0.1  # limit of precision times the squared condition number: beyond it refinement does not converge
 PADDED = 2  # most storage of an uncut layout, relative to the array
+# Operands of V and V^H, eigenvalues on the circle, weight, growth of the radii.
+Given = tuple[Operands, Operands, Array | None, Array, Array]
 
 
 class Line(NamedTuple):
@@ -76,7 +79,7 @@ def solved_line(
         fft = sound_walk(Problem(place, fourier, machine, dtype.itemsize, dots))
         symbol = eigenvalues(rest, size, length, real) / length
     line = Line(dim, there, back, find(goal, place), find(place, goal), fft, mesh, *limits)
-    numbers = (v, w, _cast(symbol, real), jnp.asarray(weight, real), _cast(growth(mean, size, real), real))
+    numbers = (v, w, _cast(symbol, real), jnp.asarray(weight, real), jnp.asarray(growth(mean, size, real), real))
     x, count = in_turn(_solve, given, numbers, line)
     if rest.known:
         return x, count, None
@@ -109,7 +112,7 @@ def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _solve(given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes, Array]:
+def _solve(given: Planes, numbers: Given, line: Line) -> tuple[Planes, Array]:
     """Rounds of refinement with constant results, and a last one that is differentiated."""
     fixed, samples = lax.stop_gradient(numbers), lax.stop_gradient(given)
     x, count = _corrected(None, samples, fixed, line)
@@ -120,7 +123,7 @@ def _solve(given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes,
     return tuple(_times(part, numbers[4], line.there.start, line) for part in x), count + more
 
 
-def _corrected(x: Planes | None, given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes, Array]:
+def _corrected(x: Planes | None, given: Planes, numbers: Given, line: Line) -> tuple[Planes, Array]:
     v, w, symbol, weight, _ = numbers
     go = functools.partial(walked, mesh=line.mesh, planes=len(given) == 2)
     rest = given
@@ -131,7 +134,7 @@ def _corrected(x: Planes | None, given: Planes, numbers: tuple[Any, ...], line: 
         right = tuple(b - scaled(a, weight) for a, b in zip(x, right, strict=True))
 
     def normal(y: Planes) -> Planes:
-        if line.fft is None:
+        if line.fft is None or symbol is None:
             image = go(go(y, line.there, operands=v), line.back, operands=w)
         else:
             spectrum = go(y, line.fft)

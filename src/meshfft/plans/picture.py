@@ -6,13 +6,17 @@ import math
 import textwrap
 from collections.abc import Iterator, Mapping
 from html import escape
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..extras import need
 from ..layout.layout import Layout, dim_name, join_axes
 from ..walks.walk import Walk
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colours for the colour-blind (Color Universal Design, 2008).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
@@ -105,7 +109,7 @@ def svg(layout: Layout, sizes: Mapping[str, int]) -> str:
     )
 
 
-def draw(figure: Any, walk: Walk, sizes: Mapping[str, int]) -> None:
+def draw(figure: "Figure", walk: Walk, sizes: Mapping[str, int]) -> None:
     polygon, count = need("matplotlib.patches", PURPOSE).Polygon, math.prod(sizes.values())
     for at, (title, layout, done) in enumerate(_stations(walk), 1):
         spot = figure.add_subplot(-(-len(walk.layouts) // WIDE), WIDE, at)
@@ -113,8 +117,8 @@ def draw(figure: Any, walk: Walk, sizes: Mapping[str, int]) -> None:
         for face in sides:
             spot.add_patch(polygon(face.corners, fc=colour(face.device, count, face.light), ec="white", lw=0.5))
             if len(sides) <= MOST_NUMBERED:
-                middle = np.mean(face.corners, axis=0)
-                spot.text(*middle, str(face.device), ha="center", va="center", fontsize="x-small")
+                x, y = np.mean(face.corners, axis=0)
+                spot.text(x, y, str(face.device), ha="center", va="center", fontsize="x-small")
         spot.set_title(
             f"{textwrap.fill(title, LETTERS)}\n{layout.label(done)}\nblock {'x'.join(map(str, layout.block))}",
             fontsize="small",
@@ -124,7 +128,7 @@ def draw(figure: Any, walk: Walk, sizes: Mapping[str, int]) -> None:
         _name(spot, layout, done)
 
 
-def show(walk: Walk, sizes: Mapping[str, int], title: str) -> Any:
+def show(walk: Walk, sizes: Mapping[str, int], title: str) -> "Figure":
     """A figure of pyplot with the pictures of a walk, in a window if matplotlib has one."""
     check_drawable(walk.start.shape, sizes)
     pyplot, tall = need("matplotlib.pyplot", PURPOSE), -(-len(walk.layouts) // WIDE)
@@ -144,7 +148,7 @@ def _stations(walk: Walk) -> Iterator[tuple[str, Layout, frozenset[int]]]:
         yield f"{at}. {step.name(before)}", after, done
 
 
-def _name(spot: Any, layout: Layout, done: frozenset[int]) -> None:
+def _name(spot: "Axes", layout: Layout, done: frozenset[int]) -> None:
     dims, edges = shown(layout), [(-0.04, 0.5), (0.5, 1.06), (1.1 + DEPTH / 2, 1.06 - DEPTH / 2)]
     for dim, (x, y) in zip(dims, edges[len(dims) < 2 :], strict=False):
         axes = join_axes(layout.axes[dim])
@@ -158,7 +162,13 @@ def _parts(layout: Layout, dim: int) -> list[Part]:
 
 
 def _side(
-    first: list[Part], second: list[Part], u: np.ndarray, v: np.ndarray, held: np.ndarray, light: float, at: Any = 0
+    first: list[Part],
+    second: list[Part],
+    u: np.ndarray,
+    v: np.ndarray,
+    held: np.ndarray,
+    light: float,
+    at: np.ndarray | float = 0,
 ) -> list[Face]:
     made = list[Face]()
     for a, b in itertools.product(first, second):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -26,6 +26,9 @@ from .inverse_solve import Solution, System, solution
 from .picture import show, svg
 from .request import Request, formed, is_planes, method_on_arrays, parts
 from .table import plan_html, plan_text, plan_values, title
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @hashed_once
@@ -239,7 +242,7 @@ class Plan:
         """The plan as plain values, for JSON."""
         return plan_values(self)
 
-    def show(self) -> Any:
+    def show(self) -> "Figure":
         """Draws how the blocks of the devices lie, as the array comes and
         after every step, with matplotlib.
 

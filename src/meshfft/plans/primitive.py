@@ -27,7 +27,7 @@ from ..steps.base import Takes
 from ..walks.walk import Walk
 
 T = TypeVar("T")
-Operands = tuple[Any, ...]  # by slot, the data of steps besides the array: a pytree of arrays, or None
+Operands = tuple[object, ...]  # by slot, the data of steps besides the array: a pytree of arrays, or None
 Tangent = Array | ad.Zero
 walk_p = Primitive("meshfft_walk")
 walk_p.multiple_results = True

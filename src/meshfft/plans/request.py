@@ -7,7 +7,7 @@ hashable host data, the cache key of plans.
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar, cast, overload
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar, cast, overload
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from ..numerics.dtypes import check_numeric, wide_types
 
 P = ParamSpec("P")
 S = TypeVar("S", covariant=True)
+Owner = TypeVar("Owner")
 Function = Callable[Concatenate[AnyArray, P], Transformed]
 
 
@@ -77,10 +78,10 @@ def received(a: AnyArray) -> tuple[AnyStored, ...]:
     return (_array(a),) if isinstance(a, jax.Array) else tuple(map(_array, parts(a)))
 
 
-def parts(a: AnyArray) -> tuple[Any, ...]:
+def parts(a: AnyArray) -> tuple[OnePlane, ...]:
     """The argument as a tuple of one array or its matching planes. A list of arrays is an array, as in NumPy."""
     if not is_planes(a):
-        return (a,)
+        return (cast(OnePlane, a),)
     re, im = a[0], a[-1]
     if re.shape != im.shape:
         raise ValueError(f"the planes have shapes {re.shape} and {im.shape}: give two of one shape")
@@ -91,12 +92,12 @@ def parts(a: AnyArray) -> tuple[Any, ...]:
     return a
 
 
-def is_planes(a: object) -> TypeGuard[tuple[Any, ...]]:
+def is_planes(a: object) -> TypeGuard[tuple[Array | np.ndarray | PaddedArray, ...]]:
     """True for planes: (re, im), or (re,) of a real array."""
     return isinstance(a, tuple) and len(a) in (1, 2) and all(hasattr(part, "dtype") for part in a)
 
 
-def formed(arrays: tuple[AnyStored, ...]) -> Any:
+def formed(arrays: tuple[AnyStored, ...]) -> Transformed:
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
 
@@ -141,5 +142,5 @@ def on_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
     return cast(OnArrays[P, PlanePair], function)
 
 
-def method_on_arrays(method: Callable[Concatenate[Any, AnyArray, P], Transformed]) -> OnArrays[P, Array | PlanePair]:
+def method_on_arrays(method: Callable[Concatenate[Owner, AnyArray, P], Transformed]) -> OnArrays[P, Array | PlanePair]:
     return cast(OnArrays[P, Array | PlanePair], method)

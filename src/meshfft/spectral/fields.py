@@ -211,19 +211,16 @@ def joined(arrays: tuple[AnyStored, ...]) -> AnyStored:
     if len(arrays) == 1:
         return arrays[0]
     real = real_dtype(complex_dtype(arrays[0].dtype, None))
-    y: AnyStored = mapped(lambda *planes: join(tuple(plane.astype(real) for plane in planes)), *arrays)
-    return y
+    return mapped(lambda *planes: join(tuple(plane.astype(real) for plane in planes)), *arrays)
 
 
 def back(plan: Plan, function: Callable[..., Array], *spectra: AnyStored) -> AnyStored:
-    y: AnyStored = plan.inverse(mapped(function, *spectra))
-    return y
+    return plan.inverse(mapped(function, *spectra))
 
 
 def returned(y: AnyStored, x: AnyArray, out_spec: Where, spec: Where) -> Transformed:
     """A result in the form of an argument, split if that was, and sharded as `out_spec`."""
-    z: Transformed = moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, out_spec, spec)
-    return z
+    return moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, out_spec, spec)
 
 
 def in_one(work: Callable[..., T], plan: Plan, *values: object, beside: int = 0) -> T:

@@ -159,8 +159,7 @@ def _resampled(
     walk, last = Walk(start, _steps(start, changes), scale), changes[-1:]
     mirror = _mirror(walk.end, dims) if not pads and any(one.half and one.new % 2 == 0 for one in last) else None
     results = in_turn(_run, tuple(map(stored_of, arrays)), walk, mirror, mesh, len(arrays) == 2)
-    y: Transformed = moved(formed(tuple(padded(y, walk.end, mesh, arrays[0]) for y in results)), out_spec, spec)
-    return y
+    return moved(formed(tuple(padded(y, walk.end, mesh, arrays[0]) for y in results)), out_spec, spec)
 
 
 def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> tuple[int, ...]:

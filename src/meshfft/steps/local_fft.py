@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ class LocalFFT(Chunked, Kernels):
     sign: int
     lengths: tuple[int, ...]  # N of each dimension
     sizes: tuple[int, ...]  # of the result
-    engine: Engine = XLA
+    engine: Engine[Any] = XLA
     grid: Grid = ()  # chunks for a chunked engine: those of a neighbouring exchange
     first: bool = False  # the block is the input array, not joined by an exchange
 

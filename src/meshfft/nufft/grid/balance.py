@@ -29,7 +29,7 @@ class Round(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lent:
-    tables: Tables  # chunks that each device keeps, then borrowed ones
+    tables: Tables[np.ndarray]  # chunks that each device keeps, then borrowed ones
     rounds: tuple[Round, ...]  # tile i of a round is received behind the tiles of earlier rounds
     order: np.ndarray  # slot of each point among those of all devices
     load: np.ndarray
@@ -83,7 +83,7 @@ def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple
     return bands * cells[0], index * np.array(cells) + np.array([block[0], *[0] * len(beside)])
 
 
-def _loans(tables: Tables, goal: float) -> list[_Loan]:
+def _loans(tables: Tables[np.ndarray], goal: float) -> list[_Loan]:
     """Loans from the most crowded owner to the least loaded device, fullest tiles first."""
     mean = tables.count.mean()
     top = max(math.ceil(mean), int(goal * mean))
@@ -108,7 +108,7 @@ def _fullest_first(start: np.ndarray) -> np.ndarray:
     return np.argsort(-np.bincount(tile)[tile], kind="stable")
 
 
-def _loan(tables: Tables, owner: int, helper: int, chunk: np.ndarray) -> _Loan:
+def _loan(tables: Tables[np.ndarray], owner: int, helper: int, chunk: np.ndarray) -> _Loan:
     start = tables.start[owner, chunk]
     new = _changes(start)
     return _Loan(owner, helper, chunk, np.cumsum(new) - 1, start[new])
@@ -147,7 +147,7 @@ def _ragged(rows: list[np.ndarray], least: int) -> np.ndarray:
     return table
 
 
-def _chosen(tables: Tables, source: np.ndarray, chunk: int) -> Tables:
+def _chosen(tables: Tables[np.ndarray], source: np.ndarray, chunk: int) -> Tables[np.ndarray]:
     """Tables of the chunks `source` (devices, chunks), numbered over all devices; -1 is empty."""
 
     def rows(values: np.ndarray, slots: int, empty: int) -> np.ndarray:
@@ -165,7 +165,7 @@ def _chosen(tables: Tables, source: np.ndarray, chunk: int) -> Tables:
     )
 
 
-def _moved_to(tables: Tables, tile: np.ndarray, at: np.ndarray, chunk: int) -> Tables:
+def _moved_to(tables: Tables[np.ndarray], tile: np.ndarray, at: np.ndarray, chunk: int) -> Tables[np.ndarray]:
     """Tables with the chunks of borrowed tiles at the received places; tile -1 is not borrowed."""
     borrowed = tile >= 0
     start = tables.start.copy()

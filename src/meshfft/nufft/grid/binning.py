@@ -9,31 +9,33 @@ chunks of slots. Host only. k is split in two before it is multiplied by G: offs
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from jax import Array
 
 from ...layout.layout import Layout
 from .form import Form
 
 BATCH = 2**14  # points per batch, which fits in a core's cache
 SAMPLE = 2**14  # points that estimate a load
+A = TypeVar("A", Array, np.ndarray)
 SPLIT = 2.0**26  # leading bits of a turn, whose product with G is exact
 
 
-class Tables(NamedTuple):
+class Tables(NamedTuple, Generic[A]):
     """The points of every device, or of one, in slots; chunks of a tile are contiguous, chunks with points first."""
 
-    cell: Any  # int32 (devices, slots, d): lowest touched cell, in the block with halo; -1 in an empty slot
-    offset: Any  # real (devices, slots, d)
-    start: Any  # int32 (devices, chunks, d): first cell of each chunk's tile
+    cell: A  # int32 (devices, slots, d): lowest touched cell in the block with halo; -1 if empty
+    offset: A  # real (devices, slots, d)
+    start: A  # int32 (devices, chunks, d): first cell of each chunk's tile
     count: Any  # int32 (devices,): chunks with points
-    phase: Any  # complex (devices, slots): exp(-2 pi i k . middles); 0 in empty slots
+    phase: A  # complex (devices, slots): exp(-2 pi i k . middles); 0 in empty slots
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Placed:
-    tables: Tables
+    tables: Tables[np.ndarray]
     order: np.ndarray  # slot of each point among those of all devices, int64
     load: np.ndarray  # points per device
     chunk: int

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -71,7 +71,7 @@ def phi(x: X, width: int, coefficients: tuple[float, ...], order: int = 0) -> X:
 
     t is computed directly: by way of s it would be rounded once more, with an error half as large again.
     """
-    xp: Any = jnp if isinstance(x, Array) else np
+    xp = jnp if isinstance(x, Array) else np
     z = x * (2 / width)
     t = xp.maximum(0.5 - z * z, -0.5)
     if order == 0:
@@ -93,7 +93,7 @@ def _derived(coefficients: tuple[float, ...], order: int) -> tuple[tuple[float, 
 
 
 def _polynomial(coefficients: tuple[float, ...], t: X) -> X:
-    xp: Any = jnp if isinstance(t, Array) else np
+    xp = jnp if isinstance(t, Array) else np
     total = xp.full_like(t, coefficients[-1])
     for c in coefficients[-2::-1]:
         total = total * t + c

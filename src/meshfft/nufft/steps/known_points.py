@@ -13,7 +13,7 @@ values as the fullest pair. The transpose of a permutation is its inverse, so bo
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ GATHER_PASSES = 4  # passes over memory of a gather of single numbers
 class Moved(NamedTuple):
     """Tables of points, and their displacements in cells: (d, slots of all devices)."""
 
-    tables: Tables
+    tables: Tables[Array]
     shift: Any
 
 
@@ -72,7 +72,7 @@ class Interpolate(PointStep, Kernels):
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
         return kernels_of(self.form).trials(self.batch(layout), self.grid.block, self.form), None
 
-    def _apply(self, block: Array, layout: Layout, operand: Any) -> Array:
+    def _apply(self, block: Array, layout: Layout, operand: Tables[Array] | Moved) -> Array:
         tables, kernels = self._here(operand), kernels_of(self.form)
         slots = Slots(*tables[:4])
         if self.transposed:
@@ -81,10 +81,9 @@ class Interpolate(PointStep, Kernels):
         values = kernels.interpolate(grid_last(block, self.along), slots, self.form)
         return self._phased(values, tables).reshape(self.after(layout).block)
 
-    def _here(self, operand: Any) -> Tables:
-        moved = isinstance(operand, Moved)
-        tables = Tables(*(leaf[0] for leaf in (operand.tables if moved else operand)))
-        if not moved:
+    def _here(self, operand: Tables[Array] | Moved) -> Tables[Array]:
+        tables = Tables(*(leaf[0] for leaf in (operand.tables if isinstance(operand, Moved) else operand)))
+        if not isinstance(operand, Moved):
             return tables
         shift, (middles, cells) = operand.shift, (np.array(part)[:, None] for part in (self.middles, self.cells))
         angle = jnp.sum(shift * (-2 * np.pi * middles / cells).astype(shift.dtype), axis=0)
@@ -96,7 +95,7 @@ class Interpolate(PointStep, Kernels):
             phase=jnp.where(tables.cell[:, 0] >= 0, phase, 0),
         )
 
-    def _phased(self, values: Array, tables: Tables) -> Array:
+    def _phased(self, values: Array, tables: Tables[Array]) -> Array:
         if self.sign == 0:
             return values
         phase = tables.phase if self.sign < 0 else tables.phase.conj()
@@ -157,9 +156,9 @@ class ValueExchange(TakesTables):
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
-        return jax.tree.map(functools.partial(self._apply, layout=layout, operand=operand), block)
+        return jax.tree.map(functools.partial(self._apply, layout=layout, operand=cast(Ways, operand)), block)
 
-    def _apply(self, block: Array, layout: Layout, operand: Any) -> Array:
+    def _apply(self, block: Array, layout: Layout, operand: Ways) -> Array:
         way, parts = operand.back if self.transposed else operand.home, self.slots.parts[0]
         values = _picked(block.reshape(math.prod(block.shape[: self._batch(layout)]), -1), way.send[0])
         if parts > 1:

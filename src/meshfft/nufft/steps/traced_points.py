@@ -18,7 +18,7 @@ that is not finite has the value NaN.
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -83,7 +83,7 @@ class RingGrid(CoordinateStep):
         count = math.prod(self.points.block)
         return SORT_PASSES * 8 * count * max(count, 2).bit_length()
 
-    def _apply(self, block: Array, layout: Layout, operand: Any) -> Array:
+    def _apply(self, block: Array, layout: Layout, operand: object) -> Array:
         coordinates = fixed(operand, self.unit, len(self.along), real_dtype(block.dtype))
         phase, points = self._phase(coordinates), self._sorted(coordinates)
         array, values = self.ends(layout)
