@@ -17,7 +17,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -135,9 +135,11 @@ def embedding(size: int, multiple: int) -> int:
 
 def eigenvalues(points: Points, size: int, length: int, real: DTypeLike) -> Floats:
     """Eigenvalues of the circulant matrix of `length` columns, for points on the unit circle."""
-    t: Any = _moments(points, size) if points.known else _traced_moments(points, size, real)
-    values: Floats = 2 * (np if points.known else jnp).fft.fft(t, length).real - t[0].real
-    return values
+    if points.known:
+        t = _moments(points, size)
+        return np.asarray(2 * np.fft.fft(t, length).real - t[0].real)
+    traced = _traced_moments(points, size, real)
+    return 2 * jnp.fft.fft(traced, length).real - traced[0].real
 
 
 @functools.lru_cache(maxsize=64)
@@ -184,7 +186,7 @@ def condition_number(points: Points, size: int) -> float:
 def _condition(normal: Callable[[np.ndarray], np.ndarray], size: int) -> float:
     import scipy.linalg
 
-    rng, numbers = np.random.default_rng(0), list[tuple[float, float]]()
+    rng, numbers = np.random.default_rng(0), list[tuple[float, ...]]()
     rest = rng.standard_normal(size) + 1j * rng.standard_normal(size)
     now = Iterate(np.zeros_like(rest), rest, rest, _inner(rest, rest))
     small = _CONVERGED**2 * now.square
@@ -198,7 +200,11 @@ def _condition(normal: Callable[[np.ndarray], np.ndarray], size: int) -> float:
     return float(np.sqrt(values[-1] / values[0])) if values[0] > 0 else math.inf
 
 
-def _inner(a: Any, b: Any) -> Any:
+@overload
+def _inner(a: Array, b: Array) -> Array: ...
+@overload
+def _inner(a: np.ndarray, b: np.ndarray) -> np.float64: ...
+def _inner(a: Array | np.ndarray, b: Array | np.ndarray) -> Array | np.float64:
     return (jnp if isinstance(a, Array) else np).vdot(a, b).real
 
 
