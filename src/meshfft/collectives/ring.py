@@ -162,7 +162,7 @@ def _written(shard: Any, wire: Wire) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def _one_way(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
-    def body(t: Array, carry: tuple) -> tuple:
+    def body(t: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         held, total = carry
         return lax.optimization_barrier((handed_on(held, names, -1), add(total, (held, t))))
 
@@ -174,7 +174,7 @@ def _one_way(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], si
 def _in_turn(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
     """The loop of Algorithm 1; barriers keep XLA from starting a hop before the product is done."""
 
-    def body(t: Array, carry: tuple) -> tuple:
+    def body(t: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         held, total = lax.optimization_barrier(carry)
         held = handed_on(held, names, -1)
         held, total = lax.optimization_barrier((held, total))
@@ -184,7 +184,7 @@ def _in_turn(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], si
 
 
 def _both_ways(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
-    def body(t: Array, carry: tuple) -> tuple:
+    def body(t: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         ahead, behind, total = carry
         fetched = handed_on(ahead, names, -1), handed_on(behind, names, 1)
         return lax.optimization_barrier((*fetched, add(total, (ahead, t), (behind, size - t))))

@@ -7,8 +7,9 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from typing import cast
 
-from ..layout.padded_array import AnyArray, Transformed
+from ..layout.padded_array import AnyArray, AnyStored, Transformed
 from ..layout.reading import is_hashable
 from ..numerics.dtypes import real_dtype
 from ..operators.transform import FOURIER, becomes, integer, integers, lengths_of, resolve, transform_of
@@ -54,7 +55,8 @@ def over(
         check_donated(request.arrays, plan.walk, plan.dtype, request.planes)
     result = first.execute(request, donate=options.donate)
     for plan in others:
-        result = plan.execute(request._replace(arrays=parts(result)), donate=options.donate)
+        arrays = cast(tuple[AnyStored, ...], parts(result))
+        result = plan.execute(request._replace(arrays=arrays), donate=options.donate)
     return result
 
 

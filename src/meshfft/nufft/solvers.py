@@ -209,7 +209,8 @@ class NormalPlan:
         batch = tuple(d for d in range(self.forward.in_layout.ndim) if d not in self.forward.transform.dims)
         with jax.ensure_compile_time_eval():
             kernel = jnp.expand_dims(self.kernel, batch)
-        return self.forward.adjoint(mapped(scaled, self.forward(x), kernel))
+        spectrum: Any = self.forward(x)
+        return self.forward.adjoint(mapped(scaled, spectrum, kernel))
 
     def __repr__(self) -> str:
         sizes = " x ".join(map(str, self.kernel.shape))

@@ -230,7 +230,7 @@ def traced_condition(points: Points, symbol: Floats | None, size: int, real: DTy
     first = Iterate(vector * 0, vector, vector, jnp.vdot(start, start))
     small = jnp.finfo(real).eps * first.square
 
-    def step(now: Iterate, _: None) -> tuple[Iterate, tuple[Array, Array, Array]]:
+    def step(now: Iterate[Array, Array], _: None) -> tuple[Iterate[Array, Array], tuple[Array, Array, Array]]:
         after, length, ratio = advanced(now, normal(now.direction), _inner, operator.truediv)
         done = now.square <= small
         return jax.tree.map(functools.partial(jnp.where, done), now, after), (length, ratio, done)
