@@ -30,7 +30,6 @@ Packages of meshfft are internal, except for the names that the reference on
 the site lists.
 """
 
-from . import tpu as _tpu  # noqa: F401 - registers kernels for TPUs
 from .collectives.ring import one_shuffle as one_shuffle
 from .extras import __version__ as __version__
 from .functions.calls import without_types as _without_types
@@ -101,6 +100,7 @@ from .spectral.multipliers import poisson as poisson
 from .spectral.power import PowerSpectrum as PowerSpectrum
 from .spectral.power import cross_spectrum as cross_spectrum
 from .spectral.power import power_spectrum as power_spectrum
+from .tpu import fft as _tpu  # noqa: F401 - registers kernels for TPUs
 
 # What people may use: modules, which importing them puts here as well, are not among it.
 __all__ = sorted(name for name, value in vars().items() if not name.startswith("_") and not hasattr(value, "__spec__"))

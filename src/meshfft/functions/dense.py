@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed
 from ..nufft.inverse import Limits, inverse_at_points
-from ..nufft.planning import at_points, values_at_points
+from ..nufft.planning import at_points
 from ..nufft.points import Scattered
 from ..numerics.dtypes import real_dtype
 from ..operators.operands import BlockMatrix, entries, matrix_of, sampled, sources_of
@@ -161,8 +161,8 @@ def ikdftn(
             raise ValueError("scattered points are solved by iterations: leave out method='direct' and truncation=")
         if s is None:
             raise ValueError("s is missing: scattered points do not tell how many unknowns each axis has")
-        problem = values_at_points(read(X, spec), points, integers(s, "s"), axes, norm, options)
-        return inverse_at_points(read(X, spec), problem, Limits(tol, iterations, tikhonov))
+        limits = Limits(tol, iterations, tikhonov)
+        return inverse_at_points(read(X, spec), points, integers(s, "s"), axes, norm, options, limits)
     arrays, setting, _ = read(X, spec)
     start, dtype = setting.start, options.dtype(setting.dtype)
     dims, sizes = resolve_once(start.shape, s, axes)

@@ -1,5 +1,9 @@
-"""Sharded array files, read by slices and written shard by shard."""
+"""Sharded array files, read by slices and written shard by shard. Importing the module of a format registers it."""
 
+from . import flat as flat
+from . import hdf5_writer as hdf5_writer
+from . import nifti as nifti
+from . import zarr as zarr
 from .ismrmrd import read_scan as read_scan
 from .labels import labelled as labelled
 from .record import Record as Record

@@ -22,7 +22,6 @@ from ..collectives.processes import exchange, on_first, together
 from ..extras import need
 from ..layout.layout import Layout, dim_name, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
-from . import flat, hdf5_writer, nifti, zarr  # noqa: F401  each adds its format to FORMATS, in this order
 from .grid import Box, ChunkGrid, block_index, boxes_of, grid_of, starts, within
 from .record import KEY, Record
 from .refusals import DTYPES

@@ -131,9 +131,10 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
 
 
 def is_plain(x: AnyStored, spec: Spec | None) -> bool:
-    """Whether the sharding tells all there is to see: of no traced array, and of none while a mesh is set."""
+    """Whether the sharding tells all there is to see: of no traced array, and of none in a caller's shard_map."""
     known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
-    return known and jax.sharding.get_abstract_mesh().empty and is_hashable(spec)
+    here = jax.sharding.get_abstract_mesh()
+    return known and (here.empty or not mapped_axes(here)) and is_hashable(spec)
 
 
 def seen_by_sharding(shape: tuple[int, ...], sharding: Sharding, spec: Spec | None) -> Seen:

@@ -8,7 +8,7 @@ ends before the next one starts.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,19 +20,20 @@ from jax import block_until_ready as ended
 from ..layout.layout import mapped_axes
 from ..layout.padded_array import PlanePair, mapped
 from ..numerics.dtypes import real_dtype
-from ..operators.conjugate_gradients import Iterate, advanced, tridiagonal
-from ..plans.inverse_solve import ITERATIVE, Solution
+from ..operators.conjugate_gradients import Iterate, tridiagonal
+from ..plans.inverse_solve import ITERATIVE, Solution, check_limits, least_tol
 from ..plans.iterative_solve import ATTAINABLE
+from ..plans.options import Options
 from ..plans.request import Request
 from .grid.window import LEAST_TOL
 from .planning import scattered_plan_for
-from .problem import ScatteredProblem, brought
-from .solvers import dot, over
+from .points import Scattered
+from .problem import brought, problem_of_values
+from .solvers import Operator, advance, dot, over
 
 STEPS = 60  # of Lanczos
 TINY = 1e-30  # singular values relative to the largest that count as 0
 ITERATIONS = 300  # at most, if the caller gives no number
-Operator = Callable[[Any], Any]
 
 
 class Limits(NamedTuple):
@@ -43,40 +44,45 @@ class Limits(NamedTuple):
     tikhonov: float | None = None
 
     def check(self) -> None:
-        if self.tol is not None and not 0 < self.tol < 1:
-            raise ValueError(f"tol is {self.tol}: give a number between 0 and 1, such as 1e-6")
-        if self.iterations is not None and self.iterations < 1:
-            raise ValueError(f"iterations is {self.iterations}: give at least 1")
+        check_limits(self.tol, self.iterations)
         if self.tikhonov is not None and not 0 <= self.tikhonov < math.inf:
             raise ValueError(f"tikhonov is {self.tikhonov}: give a part of the largest singular value, such as 1e-3")
 
 
-def inverse_at_points(request: Request, problem: ScatteredProblem, limits: Limits) -> Solution:
-    """The image whose values at the points of a problem are those of a request, or nearest to them."""
+def inverse_at_points(
+    request: Request,
+    points: Scattered,
+    sizes: tuple[int, ...],
+    axes: Sequence[int] | None,
+    norm: str | None,
+    options: Options,
+    limits: Limits,
+) -> Solution:
+    """The image of these sizes whose values at the points are those of a request, or nearest to them."""
     limits.check()
-    _check(request, problem, limits)
-    dtype, given = problem.dtype, request._replace(arrays=(_complex(request),), planes=False)
-    plan = scattered_plan_for(problem._replace(tol=LEAST_TOL[dtype.name], method="auto"))
-    given = brought(given, plan.out_layout)
+    setting, dtype = request.setting, options.dtype(request.setting.dtype)
+    _check(request, points, math.prod(sizes), limits)
+    how = (dtype, options.dots(setting.dtype, setting.machine.chip.unit), {"norm": norm, "tol": LEAST_TOL[dtype.name]})
+    plan = scattered_plan_for(problem_of_values(setting, points, sizes, axes, *how, options.out_spec))
+    given = brought(request._replace(arrays=(_complex(request),), planes=False), plan.out_layout)
     right, normal = plan.execute(given, adjoint=True), plan.normal()
     low, high = _extremes(normal, right)
     weight = high * (limits.tikhonov or 0.0) ** 2
     least, most = math.sqrt(low + weight), math.sqrt(high + weight)
     condition = most / least if least > most * TINY else math.inf
     _check_condition(condition, float(jnp.finfo(dtype).eps))
-    how = (limits.iterations or ITERATIONS, limits.tol or (1e-6 if dtype.itemsize == 8 else 1e-13))
-    x, taken = _solved(lambda p: _plus(normal(p), p, weight), right, *how)
+    stop = (limits.iterations or ITERATIONS, limits.tol or least_tol(dtype))
+    x, taken = _solved(lambda p: _plus(normal(p), p, weight), right, *stop)
     (samples,) = given.arrays
     rest = ended(jax.tree.map(jnp.subtract, samples, plan(x)))
-    residual = ended(jnp.sqrt(over(_inner(rest, rest), _inner(samples, samples))))
+    residual = ended(jnp.sqrt(over(dot(rest, rest), dot(samples, samples))))
     value = PlanePair(mapped(jnp.real, x), mapped(jnp.imag, x)) if request.planes else x
     return Solution(value, residual, (condition,), (ITERATIVE,), (len(taken),))
 
 
-def _check(request: Request, problem: ScatteredProblem, limits: Limits) -> None:
-    points, unknowns = problem.points, math.prod(problem.modes)
+def _check(request: Request, points: Scattered, unknowns: int, limits: Limits) -> None:
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((request.arrays, points)))
-    if traced or mapped_axes(problem.mesh):
+    if traced or mapped_axes(request.setting.mesh):
         raise ValueError("the system at scattered points is solved by several programs: call outside of jit")
     if points.log_radius is not None:
         raise ValueError(
@@ -118,22 +124,13 @@ def _solved(normal: Operator, b: Any, steps: int, tol: float) -> tuple[Any, list
     """The x with normal(x) = b to a relative residual, and the coefficients of the steps taken."""
     size = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(b)) or 1.0  # squares of tiny numbers underflow
     b = ended(jax.tree.map(lambda leaf: leaf / size, b))
-    now, taken = Iterate(jax.tree.map(jnp.zeros_like, b), b, b, ended(_inner(b, b))), list[tuple[float, float]]()
+    now, taken = Iterate(jax.tree.map(jnp.zeros_like, b), b, b, ended(dot(b, b))), list[tuple[float, float]]()
     limit = float(now.square) * tol**2
     while len(taken) < steps and float(now.square) > limit:
-        now, length, ratio = ended(_advanced(now, ended(normal(now.direction))))
+        now, length, ratio = ended(advance(now, ended(normal(now.direction))))
         taken.append((float(length), float(ratio)))
     return ended(jax.tree.map(lambda leaf: leaf * size, now.image)), taken
 
 
 def _plus(x: Any, p: Any, weight: float) -> Any:
     return jax.tree.map(lambda x, p: x + weight * p, x, p) if weight else x
-
-
-def _inner(a: Any, b: Any) -> Array:
-    return jnp.asarray(sum(map(dot, jax.tree.leaves(a), jax.tree.leaves(b))))
-
-
-@jax.jit
-def _advanced(now: Iterate[Array, Array], product: Any) -> tuple[Iterate[Array, Array], Array, Array]:
-    return advanced(now, product, _inner, over)

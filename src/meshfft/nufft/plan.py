@@ -86,6 +86,10 @@ class ScatteredPlan(Plan):
         """The plan to values in the plan's order."""
         return self._with(dataclasses.replace(self.walk, steps=self.walk.steps[:-1]), self.sources[:-1])
 
+    @functools.cached_property
+    def _plain(self) -> Plan:
+        return self._with(self.walk, self.sources)
+
     def _with(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
         """A plan of other steps on the same machine."""
         how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
@@ -150,15 +154,14 @@ class ScatteredPlan(Plan):
         return self.inverse(y)
 
     def _at(self, a: AnyArray, placed: bool, points: Scattered | None, donate: bool, back: bool) -> Any:
-        whole = self._with(self.walk, self.sources)
-        run = self.owner if placed else whole
+        run = self.owner if placed else self._plain
         if points is None:
             return run.adjoint(a, donate=donate) if back else run(a, donate=donate)
         points = known_kind(points)
         if self.slack == 0:
             raise ValueError("points= is for points that move, and this plan has slack 0: make it with slack=1")
         self._check_shape(points)
-        plan = Planned(whole, run, self.points, self.grid, self.dims, self.origin)
+        plan = Planned(self._plain, run, self.points, self.grid, self.dims, self.origin)
         return at_moved(plan, points.unit, back, a, jnp.asarray(points.coords))
 
     def place(self, values: AnyArray) -> Any:
@@ -223,7 +226,7 @@ class ScatteredPlan(Plan):
                 f"weights has shape {np.shape(weights)}, the plan's order of points has {order}: give weights as "
                 "plan.density() returns them, and call the operator that is returned, plan.normal(weights)(image)"
             )
-        forward = circle(self._with(self.walk, self.sources), self.dims)
+        forward = circle(self._plain, self.dims)
         layout, tol = sub_layout(forward.out_layout, self.dims), max(self.tol / 4, LEAST_TOL[self.dtype.name])
         how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0}
         wider = self.remake(start=layout, dims=tuple(range(layout.ndim)), **how)

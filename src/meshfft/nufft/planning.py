@@ -30,9 +30,9 @@ from ..walks.walk import Walk
 from .grid.balance import lend
 from .grid.binning import Tables
 from .plan import ScatteredPlan
-from .points import Scattered, anywhere, known_kind
+from .points import Scattered, anywhere
 from .post_transform import PostTransform, to_grid, values_layout
-from .problem import ScatteredProblem, axes_of_cuts, points_layout, problem_of, problem_of_values
+from .problem import ScatteredProblem, axes_of_cuts, points_layout, problem_of
 from .steps import Deconvolve, RingPoints, TileBalance
 from .steps.known_points import exchange_of
 from .steps.point_step import sub_layout
@@ -45,7 +45,7 @@ def plan_to_points(problem: ScatteredProblem) -> Plan:
     if problem.method == "kdft" or problem.points.size == 0:
         plan = ring_plan(problem)
     elif problem.points.known:
-        plan = _known_plan(problem) if rings(problem) else scattered_plan_for(problem)
+        plan = _known_plan(problem)
     else:
         plan = _traced_plan(problem)
     goal, end = problem.values, plan.out_layout
@@ -69,7 +69,10 @@ def scattered_plan_for(problem: ScatteredProblem) -> ScatteredPlan:
 
 @functools.lru_cache(maxsize=32)
 def _known_plan(problem: ScatteredProblem) -> Plan:
-    walk, post = to_grid(problem, rings(problem))
+    instead = rings(problem)
+    if not instead:
+        return scattered_plan_for(problem)
+    walk, post = to_grid(problem, instead)
     return problem.plan(walk, (problem.points,)) if post is None else _placed_plan(problem, walk, post)
 
 
@@ -199,21 +202,6 @@ def at_points(
     check_blocks(plan.out_layout, real_dtype(dtype).itemsize, setting.room, "the result")
     _check_known(setting, plan.out_layout, spec)
     return plan.execute(request)
-
-
-def values_at_points(
-    request: Request,
-    points: Scattered,
-    sizes: tuple[int, ...],
-    axes: Sequence[int] | None,
-    norm: str | None,
-    options: Options,
-) -> ScatteredProblem:
-    """The problem of values at points, and an image of these sizes, for `ikdftn`."""
-    setting, points = request.setting, known_kind(points).settled
-    how = (options.dtype(setting.dtype), options.dots(setting.dtype, setting.machine.chip.unit))
-    what = {"norm": norm, "method": "kdft"}
-    return problem_of_values(setting, points, sizes, axes, *how, what, options.out_spec)
 
 
 def _check_known(setting: Setting, end: Layout, spec: Spec | None) -> None:

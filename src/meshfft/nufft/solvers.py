@@ -23,7 +23,7 @@ from jax import Array, lax
 from jax import block_until_ready as ended
 
 from ..layout.layout import Layout
-from ..layout.padded_array import AnyArray, mapped
+from ..layout.padded_array import AnyArray, AnyStored, mapped, stored_of
 from ..numerics.split_complex import scaled
 from ..operators.conjugate_gradients import Iterate as Iterate
 from ..operators.conjugate_gradients import advanced
@@ -108,7 +108,7 @@ def begin(normal: Operator, b: Array, start: Array | None = None) -> State:
 
 
 def step(normal: Operator, now: State) -> State:
-    return ended(_advanced(now, normal(now.direction)))
+    return ended(advance(now, normal(now.direction)))[0]
 
 
 def split(image: Array, dims: int | None = None) -> Split:
@@ -169,8 +169,9 @@ def _length(x: Array) -> Array:
 
 
 @jax.jit
-def _advanced(now: State, product: Array) -> State:
-    return advanced(now, product, dot, over)[0]
+def advance(now: State, product: Array) -> tuple[State, Array, Array]:
+    """One step, given N p, with its coefficients; arrays may be padded."""
+    return advanced(now, product, dot, over)
 
 
 @functools.partial(jax.jit, static_argnums=3)
@@ -188,8 +189,8 @@ def _shrunk(image: Array, multiplier: Array, least: float) -> tuple[Array, Array
 
 
 @jax.jit
-def dot(a: Array, b: Array) -> Array:
-    return jnp.real(jnp.sum(jnp.conj(a) * b))
+def dot(a: AnyStored, b: AnyStored) -> Array:
+    return jnp.real(jnp.sum(jnp.conj(stored_of(a)) * stored_of(b)))
 
 
 def over(a: Array, b: Array) -> Array:

@@ -156,7 +156,7 @@ def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) ->
     for j in (j for j, one in enumerate(iterative) if one):
         goal = layout.resize(dims[j], system.goal.shape[dims[j]])
         samples = system.points[j] or Points.uniform(layout.shape[dims[j]])
-        limits = (_tol(system), system.iterations or ITERATIONS, _rounds(conditions[j], eps))
+        limits = (system.tol or least_tol(system.dtype), system.iterations or ITERATIONS, _rounds(conditions[j], eps))
         how = (system.machine, system.dtype, system.dots)
         stored, counts[j], estimate = solved_line(stored, layout, goal, dims[j], samples, how, system.mesh, limits)
         layout, conditions[j] = goal, conditions[j] if estimate is None else estimate
@@ -171,10 +171,7 @@ def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) ->
 def _iterative(system: System) -> tuple[bool, ...]:
     if system.solver not in SOLVERS:
         raise ValueError(f"method {system.solver!r} is unknown: use 'direct', 'iterative' or 'auto'")
-    if system.tol is not None and not 0 < system.tol < 1:
-        raise ValueError(f"tol is {system.tol}: give a number between 0 and 1, such as 1e-6")
-    if system.iterations is not None and system.iterations < 1:
-        raise ValueError(f"iterations is {system.iterations}: give at least 1")
+    check_limits(system.tol, system.iterations)
     weighted = system.tikhonov is not None or system.truncation is not None
     if weighted and system.solver == "iterative":
         raise ValueError("tikhonov and truncation need singular values: use method='direct' with them")
@@ -214,8 +211,16 @@ def _settled(system: System, j: int, eps: float) -> float | None:
     return condition
 
 
-def _tol(system: System) -> float:
-    return system.tol or (1e-6 if system.dtype.itemsize == 8 else 1e-13)
+def check_limits(tol: float | None, iterations: int | None) -> None:
+    if tol is not None and not 0 < tol < 1:
+        raise ValueError(f"tol is {tol}: give a number between 0 and 1, such as 1e-6")
+    if iterations is not None and iterations < 1:
+        raise ValueError(f"iterations is {iterations}: give at least 1")
+
+
+def least_tol(dtype: np.dtype) -> float:
+    """The relative residual of the normal equations that ends a solve, if the caller gives none."""
+    return 1e-6 if dtype.itemsize == 8 else 1e-13
 
 
 def _rounds(condition: float | None, eps: float) -> int:

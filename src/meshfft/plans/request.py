@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from ..layout.layout import AnyMesh, Layout, Spec, hashed_once
 from ..layout.memory import Room, room, room_of
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed, stored_of
-from ..layout.reading import check_kept, is_plain, seen, seen_by_sharding
+from ..layout.reading import check_context, check_kept, is_plain, seen, seen_by_sharding
 from ..machine.machine import Machine, machine_of
 from ..numerics.dtypes import check_numeric, wide_types
 
@@ -113,7 +113,9 @@ def _array(a: ArrayLike | PaddedArray) -> AnyStored:
 
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
     if is_plain(x, spec):
-        return _by_sharding(x.shape, x.dtype, x.sharding, spec, wide_types())
+        setting = _by_sharding(x.shape, x.dtype, x.sharding, spec, wide_types())
+        check_context(setting.mesh)
+        return setting
     (start, mesh), stored = seen(x, spec), stored_of(x)
     machine, memory = machine_of(mesh, jax.default_backend()), room_of(stored, mesh)
     return Setting(start, mesh, machine, x.dtype, room=memory, wide=wide_types())

@@ -273,3 +273,6 @@ def _by(numbers: Sequence[int]) -> str:
 
 def _reals(*arrays: Array) -> list[Array]:
     return [part for x in arrays for part in (x.real, x.imag)]
+
+
+points.KERNELS["strips"] = points.Kernels(gridding.interpolate, gridding.spread, of_points)

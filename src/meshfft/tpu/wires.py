@@ -18,7 +18,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ..collectives import words
-from ..collectives.wire import LANES, LEAST_ROOM, SUBLANES, Tiled
+from ..collectives.wire import KERNELS, LANES, LEAST_ROOM, SUBLANES, Tiled
 from ..numerics.split_complex import Planes
 from .lines.blocks import call
 from .lines.memory import Index, Indices, Ref, Span
@@ -158,3 +158,6 @@ def _place(ref: Ref, rows: Span, position: int) -> Indices:
 
 def _divisor(number: int, most: int) -> int:
     return max(d for d in range(1, max(1, min(number, most)) + 1) if number % d == 0)
+
+
+KERNELS["tpu"] = (encode, decode)
