@@ -5,6 +5,7 @@ A docstring is written for `help` in a terminal; an indented formula is text the
 
 import importlib
 import inspect
+import operator
 import re
 from typing import Any
 
@@ -23,7 +24,8 @@ class Docstrings(griffe.Extension):
         """Spells out `**how`, as `help` does."""
         if "how" in func.parameters and func.parameters["how"].kind is griffe.ParameterKind.var_keyword:
             module = importlib.import_module(func.module.path)
-            shown = inspect.signature(getattr(module, func.name)).parameters.values()
+            within = func.path.removeprefix(func.module.path + ".")  # a method's name comes after its class's
+            shown = inspect.signature(operator.attrgetter(within)(module)).parameters.values()
             known = {one.name: one.annotation for one in func.parameters}
             func.parameters = griffe.Parameters(*(_parameter(one, known) for one in shown))
 
