@@ -68,7 +68,7 @@ def scaling(
     method: own.Methods = "auto",
     order: own.Orders = "natural",
     precision: own.Precisions = "default",
-    ring: flags.RingFlag = "auto",
+    ring: flags.RingFlag = None,
     baselines: own.Baselines = "all",
     rounds: own.Rounds = 15,
     rows: own.Rows = None,

@@ -48,12 +48,13 @@ WIDE, REAL = ("complex128", "float64"), ("float32", "float64")
 Ways = list[dict[str, str]]
 
 
-def ways_of(method: str, order: str, precision: str, ring: str = "auto") -> Ways:
+def ways_of(method: str, order: str, precision: str, ring: str | None = None) -> Ways:
     """Keywords of a meshfft case for each combination of the flags, all of them known names."""
     chosen = [_choices(text, name) for text, name in ((method, "method"), (order, "order"), (precision, "precision"))]
     _allow_wide("float64" in chosen[2])
-    rings = {} if ring == "auto" else {"ring": flags.check_choice(ring, flags.CHOICES["ring"], "--ring")}
-    return [{"method": m, "order": o, "precision": p, **rings} for m, o, p in itertools.product(*chosen)]
+    known = flags.CHOICES["ring"]
+    named = {} if ring is None or ring == "auto" else {"ring": flags.check_choice(ring, known, "--ring")}
+    return [{"method": m, "order": o, "precision": p, **named} for m, o, p in itertools.product(*chosen)]
 
 
 def task_of(shape: str, dtype: str | None, kind: str | None) -> Task:

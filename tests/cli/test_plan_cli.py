@@ -78,6 +78,20 @@ def test_plan_of_the_inverse_and_of_some_axes() -> None:
     assert len(layouts) == 3
 
 
+def test_plan_of_blocks_with_ghost_cells_and_of_a_ring_one_way() -> None:
+    """Catches a margin or a direction that does not reach the plan, and a width that is no number of cells."""
+    ring = ["--method", "kdft", "--ring", "one-way"]
+    words = ["plan", "24,20,8", "--mesh", "4,2", *ring]
+    made = json.loads(call(*words, "--margin", "1,1,0", "--json"))
+    names = [step["step"] for step in made["steps"]]
+    assert made["margin"] == [1, 1, 0] and "trim X by 1, Y by 1" in names and "ring X (dense, one-way)" in names
+    assert json.loads(call("plan", "24,16", "--mesh", "4", "--margin", "2", "--json"))["margin"] == [2, 2]
+    for width in ("-1", "1.5", ""):
+        assert f"--margin {width!r} is no number of cells" in refused(*words, "--margin", width)
+    assert "has 2 widths for 3 axes" in refused(*words, "--margin", "1,1")
+    assert "--margin says nothing of passes" in refused("plan", "24,20", "--memory", "1GB", "--margin", "1")
+
+
 @pytest.mark.slow
 def test_plan_for_a_pod_that_is_only_named() -> None:
     """Catches a free mesh that is not the best of those tried, missing keys, and a wrong total."""

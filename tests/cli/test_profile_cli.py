@@ -85,6 +85,8 @@ def test_the_command() -> None:
         "8",
         "--method",
         "cooley-tukey",
+        "--ring",
+        "one-way",
         "--runs",
         "2",
         "--trace",
@@ -94,7 +96,12 @@ def test_the_command() -> None:
     )
     (kept,) = Path("kept").glob("plugins/profile/*")
     assert "perfetto_trace.json.gz" in os.listdir(kept) and "Wrote kept, to open at https://ui.perfetto.dev." in printed
-    assert "2. gather, fft, phase" in printed and "mean of 2 runs" in printed and "Wrote a.png.\n" in printed
+    assert (
+        "2. gather, fft, phase" in printed
+        and "one-way" in printed
+        and "mean of 2 runs" in printed
+        and "Wrote a.png.\n" in printed
+    )
     assert Path("a.png").read_bytes()[1:4] == b"PNG"
     how = ["--mesh", "4", "--spec", "-,x", "--axes", "0", "--kind", "rfft", "--dtype", "float32"]
     record = json.loads(call("profile", "64,6", *how, "--rows", "r.jsonl", "--runs", "1", "--json"))

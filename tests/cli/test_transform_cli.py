@@ -49,9 +49,18 @@ def test_wires_send_less_and_say_what_that_costs() -> None:
     )
     assert 4e-7 < error(np.load("b.npy"), np.fft.fftn(values().astype(complex))) <= lossy["error_expected"]
     assert lossy["wire"] == "int16" and 0.5 <= lossy["bytes_per_device"] / exact["bytes_per_device"] <= 0.54
-    assert "leave out --wire" in refused(
-        "transform", "a.npy", "c.npy", "--mesh", "2", "--wire", "int16", "--memory", "1GB"
-    )
+    for name, value in (("wire", "int16"), ("ring", "one-way")):
+        words = ["transform", "a.npy", "c.npy", "--mesh", "2", "--memory", "1GB", f"--{name}", value]
+        assert f"leave out --{name}" in refused(*words)
+
+
+def test_the_direction_of_the_ring_is_that_of_the_flag() -> None:
+    """Catches --ring that does not reach the plan that runs."""
+    np.save("a.npy", values())
+    for ring in ("one-way", "two-way"):
+        words = ["--mesh", "4", "--method", "kdft", "--ring", ring, "--overwrite"]
+        assert f"ring X (dense, {ring})" in call("transform", "a.npy", "b.npy", *words)
+    assert error(np.load("b.npy"), np.fft.fftn(values().astype(complex))) < 4e-7
 
 
 @pytest.mark.parametrize("middle", ["b.npy", "b.zarr", "b.h5"])

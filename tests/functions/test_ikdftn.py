@@ -1,5 +1,6 @@
 """The inverse of the KDFT: round trips, their accuracy, and refusals."""
 
+import functools
 import math
 import re
 from typing import Any
@@ -308,6 +309,25 @@ def test_jit_gradient_and_collectives() -> None:
     assert set(collectives(pull)) == {"collective-permute"}
     residual = jax.jit(jax.grad(lambda a: mf.ikdftn(a, jittered(24), axes=[0], s=(16,), spec=spec).residual))
     assert np.isfinite(residual(mf.shard(noise((24, 3)), devices, spec))).all()
+
+
+@pytest.mark.parametrize("method", ["direct", "iterative"])
+def test_the_direction_of_the_ring_reaches_every_product(method: str) -> None:
+    """Catches a ring= that a system, its refinement or an iteration drops, of ikdftn and of a plan."""
+    devices, points, x = mesh((4,)), [jittered(12)], noise((8, 3))
+    forth, back = ({(i, (i + way) % 4) for i in range(4)} for way in (1, -1))
+    for ring in ("one-way", "two-way"):
+        how: Any = {"axes": [0], "spec": P("x"), "ring": ring}
+        plan = mf.plan((8, 3), mesh=devices, points=points, method="kdft", **how)
+        y = plan(x)
+        solve = functools.partial(mf.ikdftn, points=points, s=(8,), method=method, **how)
+        for run in (solve, functools.partial(plan.solve, method=method)):
+            text = jax.jit(lambda y, run=run: run(y).value).lower(y).as_text()
+            pairs = re.findall(r"source_target_pairs = dense<\[(.*?)\]>", text)
+            seen = [{tuple(map(int, pair)) for pair in re.findall(r"(\d+), (\d+)", one)} for one in pairs]
+            assert back in seen and (forth in seen) == (ring == "two-way")
+    with pytest.raises(ValueError, match="ring 'both' is unknown"):
+        mf.ikdftn(y, points, s=(8,), axes=[0], ring="both")
 
 
 def test_conjugate_gradients_tell_each_other_numbers_only() -> None:

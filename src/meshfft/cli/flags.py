@@ -69,7 +69,7 @@ OrderFlag = Annotated[str | None, option("NAME", "natural: laid out as the input
 NormFlag = Annotated[str | None, option("NAME", f"{', '.join(NORMS)}: as in NumPy.")]
 KindFlag = Annotated[str | None, option("NAME", "fft, rfft for real arrays, hfft, dct-1 to dct-4, dst-1 to dst-4.")]
 PrecisionFlag = Annotated[str | None, option("NAME", f"{', '.join(PRECISIONS)}, or an error to stay within: 1e-10.")]
-RingFlag = Annotated[str, option("NAME", f"Which way blocks travel: {', '.join(RINGS)}.")]
+RingFlag = Annotated[str | None, option("NAME", f"Which way blocks travel: {', '.join(RINGS)}.")]
 WireFlag = Annotated[str | None, option("NAME", f"What devices send: {', '.join(WIRES)}.")]
 PointsFlag = Annotated[Path | None, option("FILE", "Where to sample: .npz, an array for each axis.")]
 PointsUnitFlag = Annotated[str | None, option("NAME", "Unit of real points: turns, radians or z.")]
@@ -122,13 +122,15 @@ class PlanFlags(NamedTuple):
     kind: KindFlag = "fft"
     precision: PrecisionFlag = "default"
     engine: Annotated[str, option("NAME", "Of local FFTs: auto, or xla for XLA's alone.")] = "auto"
+    ring: RingFlag = "auto"
     wire: WireFlag = "exact"
+    margin: Annotated[str, option("M,M,...", "Ghost cells around each device's block: 2; 1,1,0.")] = "0"
     inverse: Annotated[bool, switch("--inverse", "The inverse transform.")] = False
 
-    def read(self, **more: str | None) -> Keywords:
+    def read(self) -> Keywords:
         """The options of `meshfft.plan`, but for the spec."""
-        given = {name: value for name, value in self._asdict().items() if name not in ("spec", "inverse")}
-        return {"inverse": self.inverse, **read_options(**given, **more)}
+        given = {name: value for name, value in self._asdict().items() if name not in ("spec", "inverse", "margin")}
+        return {"inverse": self.inverse, "margin": read_margin(self.margin), **read_options(**given)}
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -189,6 +191,13 @@ def read_sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
         remedy = f"give at most {MOST_DIMENSIONS} sizes, as {example}"
         raise ValueError(f"{flag} {text!r} is more than any machine has: {remedy}")
     return sizes
+
+
+def read_margin(text: str) -> int | tuple[int, ...]:
+    words = _words(text)
+    if not all(re.fullmatch(DIGITS, word) for word in words):
+        raise ValueError(f"--margin {text!r} is no number of cells: give one, as 2, or one for each axis, as 1,1,0")
+    return int(text) if len(words) == 1 else tuple(map(int, words))
 
 
 def read_axes(text: str | None) -> tuple[int, ...] | None:

@@ -40,7 +40,8 @@ from .request import SamplingFlags, check_alone, read_sampling, sampled_options
 
 _rounded = functools.partial(plain, digits=3)
 OTHERS = 4
-USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact"}  # flags without effect on passes
+# Flags without effect on passes.
+USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact", "margin": 0}
 KEPT = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
 
 
@@ -52,7 +53,6 @@ def plan(
     mesh: Annotated[str | None, flags.option("P,P,...", "Devices along mesh axes; may be left to --topology.")] = None,
     topology: Annotated[str | None, flags.option("NAME", "A machine: v3:32x32, v5p:8x8x16, h100:8.")] = None,
     how: flags.PlanFlags,
-    ring: flags.RingFlag = "auto",
     points: flags.PointsFlag = None,
     points_unit: flags.PointsUnitFlag = None,
     memory: Annotated[str | None, flags.option("SIZE", "In passes over the disk: 8GB a process.")] = None,
@@ -70,7 +70,7 @@ def plan(
     if topology is None and compiling:
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
-    options = how.read(ring=ring)
+    options = how.read()
     if memory is not None:
         useless: flags.Keywords = {"--topology": topology, "--spec": how.spec, "--points": points}
         found = _passes(lengths, memory, mesh, options, useless)

@@ -76,6 +76,7 @@ def transform(
     norm: read.NormFlag = None,
     kind: read.KindFlag = None,
     precision: read.PrecisionFlag = None,
+    ring: read.RingFlag = None,
     wire: read.WireFlag = None,
     sampled: SamplingFlags,
     plot: Annotated[Path | None, read.option("PNG", "Draw the spectrum: .png, .pdf, .svg.")] = None,
@@ -89,10 +90,13 @@ def transform(
     """
 
     def asked() -> Flags:
-        names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "wire": wire}
-        given = read.read_options(axes, **names)
-        if wire is not None and memory is not None:
-            raise ValueError("--wire says what devices send, and in passes they send nothing: leave out --wire")
+        names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
+        given = read.read_options(axes, **names, ring=ring, wire=wire)
+        for name in ("ring", "wire"):
+            if given[name] is not None and memory is not None:
+                raise ValueError(
+                    f"--{name} is for what devices send, and in passes they send nothing: leave out --{name}"
+                )
         if plot is not None and inverse:
             raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
         if plot is not None and kind not in (None, "fft"):

@@ -129,7 +129,8 @@ def ikdftn(
         points: as `kdftn`; Scattered ones on the unit circle only, with `s`,
             by conjugate gradients, outside of `jit`.
         s: unknowns along each axis; by default as many as samples.
-        axes, norm, spec, out_spec, precision, multiplications: as `kdftn`.
+        axes, norm, spec, out_spec, precision, multiplications, ring: as
+            `kdftn`; scattered points take no ring.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along
             each axis instead.
         truncation: leave out singular values below this part of the largest.
@@ -156,11 +157,16 @@ def ikdftn(
     ([1.0, 1.0, 1.0, 1.0], 1.43)
     """
     options, spec = options_of(how, DenseHow), how.get("spec")
+    options.check()
     if isinstance(points, Scattered):
         if method == "direct" or truncation is not None:
             raise ValueError("scattered points are solved by iterations: leave out method='direct' and truncation=")
         if s is None:
             raise ValueError("s is missing: scattered points do not tell how many unknowns each axis has")
+        if options.ring != "auto":
+            raise ValueError(
+                f"ring is {options.ring!r}, and FFTs solve for the image of scattered points: leave it out"
+            )
         limits = Limits(tol, iterations, tikhonov)
         return inverse_at_points(read(X, spec), points, integers(s, "s"), axes, norm, options, limits)
     arrays, setting, _ = read(X, spec)
@@ -173,7 +179,7 @@ def ikdftn(
             raise ValueError(f"axis {dim} has {n} samples and {one.size} points: give one for each")
     goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), start)
     forward = sampled(goal.shape, dims, chosen, norm, dtype)
-    where = (setting.mesh, setting.machine, dtype, options.dots(setting.dtype, setting.machine.chip.unit))
+    where = (setting.mesh, setting.machine, dtype, options.dots(setting.dtype, setting.machine.chip.unit), options.ring)
     system = System(goal, start, forward, chosen, "kdft", *where, tikhonov, truncation, method, tol, iterations)
     solved = solution(arrays, system)
     return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))

@@ -75,10 +75,10 @@ class DenseHow(TypedDict, total=False):
     out_spec: Spec | None
     precision: Precision
     multiplications: int | None
+    ring: str
 
 
 class RingHow(DenseHow, total=False):
-    ring: str
     wire: str
 
 

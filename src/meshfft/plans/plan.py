@@ -49,6 +49,7 @@ class Plan:
         sources: by slot, what steps take besides the array: Points of a
             dimension, None where it is uniform, or tables.
         wire: what all-to-alls and rings carry.
+        ring: the direction asked for, which `solve` takes too.
 
     >>> from jax.sharding import AbstractMesh
     >>> plan = mf.plan((256, 256), mesh=AbstractMesh((8,), ("x",)))
@@ -66,6 +67,7 @@ class Plan:
     dots: tuple[Dot, ...]
     sources: tuple[Source | None, ...] = ()
     wire: Wire = EXACT
+    ring: str = "auto"
 
     @property
     def in_layout(self) -> Layout:
@@ -230,7 +232,7 @@ class Plan:
         points = tuple(one if isinstance(one, Points) else None for one in self.sources)
         points = points or (None,) * len(self.transform.dims)
         what = (self.in_layout, self.out_layout, self.transform, points, self.method)
-        where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
+        where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots, self.ring)
         return solution(arrays, System(*what, *where, tikhonov, truncation, method, tol, iterations))
 
     @method_on_arrays

@@ -57,7 +57,9 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
         return plan_for(dataclasses.replace(setting, machine=sound), transform, options, evades)
     mesh_here(mesh, walk.end)
     check_reached(options.precision, walk.error(dtype.itemsize), ", or wire='exact'" * wire.lossy)
-    return _kept(walk, transform, mesh, dtype, options.method, options.order, machine, dots, wire=wire)
+    return _kept(
+        walk, transform, mesh, dtype, options.method, options.order, machine, dots, wire=wire, ring=options.ring
+    )
 
 
 @functools.lru_cache(maxsize=1024)
