@@ -1,8 +1,9 @@
 """CPU seconds of compiling a plan, for 8 virtual devices or for a described pod.
 
 CPU time depends less than wall time on other work. It includes tracing and lowering. For a described pod
-(`--topology`) a row also has compute seconds: the compiler's cycles over the clock, without links. `--program FILE`
-adds a row for the program of the paper's authors, in blocks of the same mesh.
+(`--topology`) a row also has modelled seconds: of the plan, and of its compute, both by the cost model; and by the
+compiler's cycles, of compute, of links, and of the program played in the compiler's order. `--program FILE` adds a row
+for the program of the paper's authors, in blocks of the same mesh: of its compute alone.
 """
 
 import time
@@ -14,7 +15,7 @@ from jax.sharding import NamedSharding
 
 import meshfft as mf
 from meshfft.cli.cluster import describe_mesh, use_tpu_compiler
-from meshfft.inspect.aot import compile_plan, mesh_for, play
+from meshfft.inspect.aot import compile_plan, mesh_for, play, timeline
 from meshfft.inspect.hlo import program_of
 
 from .common import cpu_devices, mesh_of, numbers, table
@@ -29,6 +30,8 @@ def main(
     method: str = "auto",
     order: str = "natural",
     kind: str = "fft",
+    precision: str = "default",
+    wire: str = "exact",
     engine: str = "auto",
     ring: str = "auto",
     program: Path | None = None,
@@ -39,6 +42,7 @@ def main(
     else:
         use_tpu_compiler()
     options = {"method": method, "order": order, "kind": kind, "engine": engine, "ring": ring}
+    options |= {"precision": precision, "wire": wire}
     whose = dict.fromkeys((None, program))
     found = (compiled(numbers(shape), numbers(mesh), topology, options, theirs) for theirs in whose)
     for row in kept(rows, found, "libtpu"):
@@ -60,9 +64,17 @@ def compiled(
         made = swirl(program, devices).lower(block).compile()
     wall, spent = time.perf_counter() - wall, time.process_time() - spent
     what = {"by": "swirl-lm" if program else "meshfft", "topology": topology, "shape": shape, "mesh": sizes}
-    took = {"steps": len(plan.walk.pairs), "cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
+    took: dict[str, Any] = {"steps": len(plan.walk.pairs)}
+    if program is None:
+        took["sent_bytes"] = plan.work.sent_bytes
+    took |= {"cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
     if (memory := made.memory_analysis()) is not None:
         took["peak_bytes"] = memory.peak_memory_in_bytes
-    if topology and chip.clock:
-        took["compute_seconds_modelled"] = play(program_of(made, chip), 1 / chip.clock.value, {}).compute
-    return {**what, **options, **took}
+    modelled: dict[str, Any] = {}
+    if chip.clock and program:
+        modelled = {"compute": play(program_of(made, chip), 1 / chip.clock.value, {}).compute}
+    elif chip.clock:
+        played = timeline(made, plan)
+        modelled = {"plan": plan.seconds, "plan_compute": sum(plan.seconds_by_resource[:3]), "compute": played.compute}
+        modelled |= {"links": played.links, "played": played.total}
+    return {**what, **options, **took, **{f"modelled_{name}": value for name, value in modelled.items()}}

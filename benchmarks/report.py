@@ -20,7 +20,6 @@ from .measure.scaling import HEADS as SCALING_HEADS
 from .measure.scaling import tables as scaling_tables
 from .measure.words import HEADS, cells, circumstances_words, notes, sharing
 from .paper.rows import Row as PaperRow
-from .paper.tables import RATIO_HEADS, ratio_cells
 from .paper.tables import tables as paper_tables
 from .timing import spread
 
@@ -38,9 +37,6 @@ PROFILES = (
     "The time of a run by step and kind of work: measured under JAX's profiler, or modelled for a compiled program."
 )
 EVALUATION = "The paper's evaluation on machines that are only described. Only the paper's numbers are measured."
-AGAINST = (
-    "Compute seconds of the cost model beside the TPU compiler's cycles over the clock: both modelled, nothing ran."
-)
 OTHERS = "Rows of other commands. Seconds are medians, with their quartiles."
 
 
@@ -108,15 +104,12 @@ def _positive(numbers: list[float]) -> list[float]:
 
 def sections(rows: Rows) -> Iterator[Section]:
     groups = list(runs(rows.cases))
-    compiled = [row for row in rows.evaluation if row.compiled]
-    against = [Table("Compute seconds on TPUs", RATIO_HEADS, ratio_cells(compiled))] if compiled else []
     paper = [Table(title, _plain(heads), lines, BUT) for title, heads, lines in paper_tables(rows.evaluation)]
     chapters = (
         Section("scaling", "Scaling", SCALING, [_scaling(curve) for run in groups for curve in curves_of(run)]),
         Section("baselines", "Beside baselines", BESIDE, [_beside(part) for run in groups for part in by_task(run)]),
         Section("profiles", "Where the time goes", PROFILES, list(map(_profile, profiles(rows.profiles)))),
         Section("paper", "The paper's evaluation", EVALUATION, paper),
-        Section("models", "Model against compiler", AGAINST, against),
         Section("others", "Other measurements", OTHERS, list(map(_other, runs_of_others(rows.others)))),
     )
     yield from (chapter for chapter in chapters if chapter.tables)

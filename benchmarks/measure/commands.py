@@ -27,6 +27,7 @@ def fft(
     method: own.Methods = "auto",
     order: own.Orders = "natural,any",
     precision: own.Precisions = "default",
+    ring: flags.RingFlag = None,
     baselines: own.Baselines = "all",
     program: own.Program = None,
     rounds: own.Rounds = 15,
@@ -46,7 +47,7 @@ def fft(
             raise ValueError(f"--samples {samples} for {kind} of {shape}: give a number for each dimension of an fft")
         task, title = task._replace(samples=many), f" at {' x '.join(map(str, many))} random points"
         method, order = "kdft", "natural"
-    ways = own.ways_of(method, order, precision)
+    ways = own.ways_of(method, order, precision, ring)
     others = own.baselines_of(baselines, names_for(task.what))
     devices, meshes = own.start_meshes(mesh, len(task.shape))
     found = own.run(own.cases_of(task, meshes, ways, others), devices, rounds, program)

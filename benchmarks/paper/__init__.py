@@ -1,4 +1,4 @@
 """The paper's evaluation: its figures and its table as rows, each with how it is known.
 
-cases -> rows (cost model; with the TPU compiler, its cycles) -> JSON lines -> tables, figures
+cases -> rows (cost model) -> JSON lines -> tables, figures
 """

@@ -14,7 +14,7 @@ from meshfft.extras import need
 
 from .cases import MEASURED, PAPER_FFT, SCALINGS, TABLES, Scaling
 from .rows import Row, find
-from .tables import Entry, entries, is_compiled
+from .tables import Entry, entries
 
 PAPER, OWN, OURS, BLOCKS, LOOSER, FLOOR = "#e8743b", "#9c3d0f", "#51127c", "#3c7fb1", "#a78bc4", "#555555"
 PARTS = {  # the breakdown: label, parts and colour
@@ -68,14 +68,10 @@ def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
         mine, whose = find(rows, algorithm=name), name if name.startswith("paper") else f"meshfft's {name}"
         label = f"ideal, modelled: T_{first} / (cores / {first})" if name == names[0] else None
         _line(spot, find(mine, quantity="ideal"), color=colour, linestyle="--", linewidth=1, label=label)
-        made = [row for row in find(mine, quantity="total") if not is_compiled(row)]
+        made = find(mine, quantity="total")
         _line(spot, made, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
         if scaling.block is None and name == names[0]:
             _einsums(spot, made, colour)
-        seen = [row for row in mine if is_compiled(row) and row.seconds is not None]
-        if seen:
-            label = f"{name}, compiled + links, modelled"
-            _line(spot, seen, color=colour, marker="x", markersize=7, linestyle="none", label=label)
     _measured(spot, scaling)
     _axes(spot, scaling.cores)
 
@@ -106,7 +102,6 @@ def _single(figure: Any, rows: Sequence[Row]) -> None:
 
 def _breakdown(figure: Any, rows: Sequence[Row]) -> None:
     made = [row for row in find(rows, figure="fft-3d", algorithm=PAPER_FFT.name, quantity="total") if row.parts]
-    made = [row for row in made if not is_compiled(row)]
     spot, below = figure.subplots(), [0.0] * len(made)
     for label, (parts, colour) in PARTS.items():
         sums = [sum(row.parts.values()) for row in made]
@@ -145,10 +140,6 @@ def _bars(spot: Any, lines: Sequence[Entry], looser: Sequence[Entry]) -> None:
         at = [j + (place - 2.5) * 0.14 for j in range(len(heights))]
         if any(heights):
             spot.bar(at, [height or 0 for height in heights], 0.13, color=colour, label=label)
-    seen = [(j + 0.21, one.compiled) for j, one in enumerate(lines) if one.compiled is not None]
-    seen += [(j + 0.35, one.compiled) for j, one in enumerate(looser) if one.compiled is not None]
-    if seen:
-        spot.plot(*zip(*seen, strict=True), "x", color="#2ca02c", markersize=7, label="meshfft, compiled, modelled")
     for group, start, end in ((lines, -0.45, 0.28), (looser, 0.28, 0.45)):
         starts, ends = ([j + side for j in range(len(group))] for side in (start, end))
         name = "physical floor, modelled" if group is lines else None

@@ -21,17 +21,16 @@ class Row:
     topology: str
     algorithm: str  # whose walk it is
     quantity: str  # "total", "ideal", "floor", "single permute" or "single einsum"
-    seconds: float | None  # None where the compiler made no program
+    seconds: float | None
     known: str  # how: one of KNOWN
     how: str  # in words
     mesh: dict[str, int] = dataclasses.field(default_factory=dict)
     parts: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds by resource, before anything overlaps
     binds: str = ""  # the resource that takes longest
     steps: str = ""  # the walk in words
-    bytes_per_core: int | None = None  # the peak, modelled; of a compiled program, the compiler's
+    bytes_per_core: int | None = None  # the peak, modelled
     fits: bool | None = None  # within a core's memory
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the plan
-    compiled: dict[str, Any] = dataclasses.field(default_factory=dict)  # compute by unit and step, and the model's
     note: str = ""
 
     def __post_init__(self) -> None:

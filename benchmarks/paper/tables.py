@@ -1,4 +1,4 @@
-"""The evaluation's tables, made of rows: Table I, strong scaling, one operation of the third dimension, the compiler.
+"""The evaluation's tables, made of rows: Table I, strong scaling, one operation of the third dimension.
 
 growth       seconds / seconds of an eighth of the points      gain   seconds of the paper's way / meshfft's
 efficiency   ideal seconds / seconds
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from .cases import BEST, BLOCKS, CUBES, FFT, FFT_ANY, KDFT, KDFT_3, OWN, PAPER_FFT, PAPER_KDFT, SCALINGS, SHAPES, TABLES
-from .modelled import CYCLES
 from .rows import Row, find
 
 NONE = "-"
@@ -17,10 +16,9 @@ SHORT = {KDFT.name: "bf16x6", KDFT_3.name: "bf16x3", FFT.name: "natural", FFT_AN
 LINKS = ("permutes", "all-to-alls")
 PAPER_HEADS = ("array", "paper,\nmeasured", "growth", "on\n{}", "growth", "paper /\nmodel", "on best\nmesh", "growth")
 GAIN_HEADS = ("array", "its way,\nbest mesh", "meshfft,\n{}", "gain", "meshfft,\nbest mesh", "gain", "best mesh")
-HEADS = ("array", "meshfft", "compiled", "floor", "meshfft\nbound by")
+HEADS = ("array", "meshfft", "floor", "meshfft\nbound by")
 SCALING_HEADS = ("cores", *("its way", "products", "links", "effi-\nciency"), *("meshfft", "links", "effi-\nciency"))
 SINGLE_HEADS = ("cores", "one einsum,\nms", "one permute,\nms", "permutes", "all permutes,\nms")
-RATIO_HEADS = ("figure", "algorithm", "size", "cores", "model", "compiler", "ratio")
 Seconds = float | None
 
 
@@ -35,7 +33,6 @@ class Entry(NamedTuple):
     paper: Seconds  # and on its best one
     blocks: Seconds  # meshfft's walk from and to blocks of all three dimensions
     meshfft: Seconds  # and on its best mesh
-    compiled: Seconds  # the same by the compiler's cycles
     floor: Seconds
     binds: str  # the resource that takes longest in the best walk
     mesh: str  # of the best walk
@@ -78,29 +75,11 @@ def entries(rows: Iterable[Row], figure: str, family: str) -> list[Entry]:
     return [_entry(find(rows, shape=(n,) * 3), family, way.name, n) for n in sizes for way in WAYS[family][1:]]
 
 
-def ratio_cells(rows: Iterable[Row]) -> list[list[str]]:
-    """Compute seconds by the model and by the compiler, under RATIO_HEADS; the farthest from each other first."""
-    found = sorted((row for row in rows if row.compiled), key=_ratio)
-    found.sort(key=lambda row: max(_ratio(row), 1 / _ratio(row)), reverse=True)
-    lines = []
-    for row in found:
-        size = "x".join(map(str, row.shape)) if len(set(row.shape)) > 1 else f"{row.shape[0]}^{len(row.shape)}"
-        numbers = [_number(row.compiled["model_compute"]), _number(row.parts["compute"]), f"{_ratio(row):.2f}"]
-        lines.append([row.figure, row.algorithm, size, str(row.cores), *numbers])
-    return lines
-
-
-def is_compiled(row: Row) -> bool:
-    return row.how.startswith(CYCLES)
-
-
 def _entry(rows: Sequence[Row], family: str, way: str, n: int) -> Entry:
     paper, first, _ = WAYS[family]
     totals = find(rows, quantity="total")
-    planned = [row for row in totals if not is_compiled(row)]
-    best = find(planned, algorithm=way, note=f"mesh: {BEST}")
-    seen = [row for row in find(totals, algorithm=way, note=f"mesh: {BEST}") if is_compiled(row)]
-    its = find(planned if way == first.name else (), algorithm=paper.name)
+    best = find(totals, algorithm=way, note=f"mesh: {BEST}")
+    its = find(totals if way == first.name else (), algorithm=paper.name)
     floors = find(rows, algorithm=way, quantity="floor") or find(rows, algorithm=family, quantity="floor")
     return Entry(
         family,
@@ -109,9 +88,8 @@ def _entry(rows: Sequence[Row], family: str, way: str, n: int) -> Entry:
         measured=_seconds(find(rows if way == first.name else (), known="published")),
         own=_seconds(find(its, note=f"mesh: {OWN}")),
         paper=_seconds(find(its, note=f"mesh: {BEST}")),
-        blocks=_seconds(find(planned, algorithm=way, note=f"mesh: {CUBES}")),
+        blocks=_seconds(find(totals, algorithm=way, note=f"mesh: {CUBES}")),
         meshfft=_seconds(best),
-        compiled=_seconds(seen),
         floor=_seconds(floors),
         binds=best[0].binds if best else NONE,
         mesh=_mesh(best[0].mesh.values()) if best else NONE,
@@ -135,12 +113,12 @@ def _gains(one: Entry) -> list[str]:
 
 
 def _bounds(one: Entry) -> list[str]:
-    numbers = map(_number, (one.meshfft, one.compiled, one.floor))
+    numbers = map(_number, (one.meshfft, one.floor))
     return [one.name, *numbers, "links" if one.binds in LINKS else one.binds]
 
 
 def _scaling(rows: Sequence[Row]) -> list[list[str]]:
-    made = [row for row in find(rows, quantity="total") if not is_compiled(row)]
+    made = find(rows, quantity="total")
     its = [row for row in made if row.algorithm.startswith("paper")]
     ours = {row.cores: row for row in made if row not in its}
     if not its or not ours:
@@ -177,10 +155,6 @@ def _mesh(sizes: Iterable[int]) -> str:
 
 def _seconds(rows: Sequence[Row]) -> Seconds:
     return rows[0].seconds if rows else None
-
-
-def _ratio(row: Row) -> float:
-    return float(row.compiled["ratio"])
 
 
 def _times(one: Seconds, other: Seconds, digits: int = 1) -> str:

@@ -83,19 +83,12 @@ def profile(known: str = "measured") -> list[dict[str, Any]]:
 
 
 def paper() -> list[dict[str, Any]]:
-    """Some numbers of the paper's evaluation: a figure, Table I, the breakdown, and one that was compiled."""
+    """Some numbers of the paper's evaluation: a figure, Table I and the breakdown."""
     about: dict[str, Any] = {"family": "FFT", "topology": "v3:2x4", "known": "modelled", "how": "cost model"}
     shared: dict[str, Any] = {**about, "figure": "fft-3d", "shape": (2048,) * 3, "algorithm": "paper's FFT"}
     parts: dict[str, Any] = {"products": 1.0, "memory": 0.5, "all-to-alls": 0.25, "permutes": 0.25}
     found = [PaperRow(cores=n, quantity="total", seconds=16 / n, parts=parts, **shared) for n in (16, 32)]
     found += [PaperRow(cores=n, quantity="ideal", seconds=15 / n, **shared) for n in (16, 32)]
-    compiled: dict[str, Any] = {"model_compute": 2.0, "ratio": 0.8, "seconds_by_unit": {}}
-    by: dict[str, Any] = {
-        **shared,
-        "how": "compiler's cycles and torus model, as scheduled",
-        "parts": {"compute": 2.5, "links": 1.0},
-    }
-    found.append(PaperRow(cores=16, quantity="total", seconds=3.0, compiled=compiled, **by))
     single: dict[str, Any] = {
         **about,
         "figure": "kdft-3d",

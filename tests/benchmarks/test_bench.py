@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import jax
 import pytest
 from jax.sharding import AbstractMesh
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.paper import modelled
 from benchmarks.paper.cases import (
     ALGORITHMS,
     BEST,
@@ -24,19 +22,16 @@ from benchmarks.paper.cases import (
     PAPER_FFT,
     PAPER_KDFT,
     SCALINGS,
-    Algorithm,
     cases,
     slice_of,
     works,
 )
 from benchmarks.paper.figures import draw_all
 from benchmarks.paper.floors import PUBLISHED, exchange_seconds, floor, ring_seconds
-from benchmarks.paper.modelled import compiled_row, known_rows, modelled_rows
+from benchmarks.paper.modelled import known_rows, modelled_rows
 from benchmarks.paper.rows import Row, find, read_rows
-from benchmarks.paper.tables import entries, ratio_cells, tables
+from benchmarks.paper.tables import entries, tables
 from benchmarks.rows import read, write
-from meshfft.inspect.aot import ProgramReport, Timeline
-from meshfft.inspect.hlo import Spent
 from meshfft.layout.layout import meshes
 from meshfft.machine.machine import topology
 from meshfft.plans import planning
@@ -193,26 +188,11 @@ def test_single_operations_make_up_the_third_dimension(rows: list[Row]) -> None:
 
 
 def test_rows_survive_a_file(rows: list[Row], tmp_path: Path) -> None:
-    """Catches a value that JSON changes, and a row that the compiler refused given seconds."""
-    kept = [*rows, row(seconds=None, how="refused")]
-    write(tmp_path / "rows.jsonl", (one.to_dict() for one in kept))
-    assert read_rows(tmp_path / "rows.jsonl") == kept
+    """Catches a value that JSON changes."""
+    write(tmp_path / "rows.jsonl", (one.to_dict() for one in rows))
+    assert read_rows(tmp_path / "rows.jsonl") == rows
     with pytest.raises(ValueError, match="measured"):
         row(known="measured")
-
-
-def test_the_model_is_held_against_the_compiler() -> None:
-    """Catches the worst row hidden below better ones, and a compiled number in the model's column."""
-    how = "compiler's cycles and torus model, as scheduled"
-    made = [
-        row(seconds=2.0, how=how, parts={"compute": 1.0}, compiled={"model_compute": ratio, "ratio": ratio})
-        for ratio in (0.9, 0.5, 1.2)
-    ]
-    assert [line[-1] for line in ratio_cells(made)] == ["0.50", "1.20", "0.90"]
-    (one, _) = entries([row(), made[0]], "table-v3", "KDFT")
-    assert (one.meshfft, one.compiled, one.measured) == (1.0, 2.0, None)
-    (*_, (_, _, lines)) = tables([row(), made[0]])
-    assert lines[0][:4] == ["KDFT 1024^3 bf16x6", "1.00", "2.00", "-"]
 
 
 def test_the_paper_s_mesh_stands_beside_the_best(rows: list[Row]) -> None:
@@ -308,48 +288,3 @@ def test_the_command_refuses_before_it_works(command: Path, words: tuple[str, ..
 def test_every_algorithm_has_its_own_name() -> None:
     """Catches two algorithms with indistinguishable rows."""
     assert len({way.name for way in ALGORITHMS}) == len(ALGORITHMS) and PAPER_FFT.apart and not FFT.apart
-
-
-@pytest.mark.parametrize(("algorithm", "seconds"), [(KDFT, 4.0), (PAPER_KDFT, 6.0)])
-def test_a_compiled_case_is_held_against_the_model(
-    monkeypatch: pytest.MonkeyPatch, algorithm: Algorithm, seconds: float
-) -> None:
-    """Catches meshfft's overlap in the paper's algorithm, and an inverted ratio."""
-    case = next(c for c in small() if c.algorithm == algorithm)
-    clock = case.plan.machine.chip.clock
-    assert clock is not None
-    cycles = (Spent(0, "matrix", round(2 * clock.value)), Spent(0, "copy", round(clock.value)))
-    found = ProgramReport({"peak": 2**30}, (), cycles)
-    monkeypatch.setattr(modelled, "mesh_for", lambda plan, topology: None)
-    monkeypatch.setattr(modelled, "compile_plan", lambda plan, mesh, planes: None)
-    monkeypatch.setattr(modelled, "report", lambda program: found)
-    monkeypatch.setattr(modelled, "timeline", lambda program, plan: Timeline(3.0, 3.0, 4.0, {}))
-    one = compiled_row(case)
-    assert (one.seconds, one.known, one.bytes_per_core, one.fits) == (seconds, "modelled", 2**30, True)
-    assert one.compiled["seconds_by_unit"] == pytest.approx({"matrix": 2.0, "copy": 1.0})
-    assert one.compiled["ratio"] == pytest.approx(sum(case.plan.seconds_by_resource[:3]) / 3)
-
-
-def test_a_program_without_room_has_no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a whole evaluation lost because the compiler refuses one program."""
-
-    def refuse(plan: Any, mesh: Any, planes: bool) -> None:
-        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no room\nlong story")
-
-    monkeypatch.setattr(modelled, "mesh_for", lambda plan, topology: None)
-    monkeypatch.setattr(modelled, "compile_plan", refuse)
-    one = compiled_row(next(small()))
-    assert one.seconds is None and "no room" in one.how and "story" not in one.how
-    assert ratio_cells([one]) == []
-
-
-def test_compiling_is_refused_without_the_compiler(command: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches minutes of planning before it is found that nothing can be compiled."""
-
-    def missing(name: str) -> None:
-        raise ValueError("libtpu is missing")
-
-    monkeypatch.setattr("benchmarks.paper.command.use_tpu_compiler", lambda: None)
-    monkeypatch.setattr("benchmarks.paper.command.devices_of", missing)
-    result = call("--compile")
-    assert result.exit_code == 2 and "libtpu is missing" in result.stderr

@@ -48,7 +48,7 @@ def test_every_kind_has_its_section(work: Path) -> None:
     """Catches a kind of row that is not known for it, a section that is missing, and an order that changes."""
     rows = sorted_rows(everything(), work)
     assert [len(kind) for kind in rows] == [17, len(paper()), 6, 2, 0]
-    names = ["scaling", "baselines", "profiles", "paper", "models", "others"]
+    names = ["scaling", "baselines", "profiles", "paper", "others"]
     assert [section.name for section in sections(rows)] == names
     assert all(table.cells and table.heads for section in sections(rows) for table in section.tables)
     assert [section.name for section in sections(sorted_rows(others(), work))] == ["others"]
