@@ -27,7 +27,7 @@ def planes(topology: str) -> dict[str, Any]:
     """A KDFT of planes, and for control of a complex array, by tier."""
     mesh = Mesh(np.array(devices_of(topology)[:8]).reshape(2, 2, 2), AXES)
     points = [mf.Points.turns(np.linspace(0, 0.7, 64)), None, mf.Points.z(1.01 * np.exp(1j * np.arange(64.0)))]
-    return {tier: _tier(mesh, points, tier) for tier in ("float32", "bf16x3", "bf16")}
+    return {tier: _tier(mesh, points, tier) for tier in ("default", "float32", "bf16x3", "bf16")}
 
 
 def _tier(mesh: Mesh, points: list, tier: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def test_plan_in_double_precision() -> None:
         ("1e-10", None, "float64"),
         (".5e-5", None, "float32"),
         ("1E-10", "v5e:2x2", "int8x6"),
-        ("1", "v5p:2x2x1", "float32"),
+        ("1", "v5p:2x2x1", "bf16x6"),
     ],
 )
 def test_precision_as_an_error_to_stay_within(error: str, topology: str | None, tier: str) -> None:

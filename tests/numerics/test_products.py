@@ -43,6 +43,31 @@ def _product(matrix: Array, block: Array, dim: int, dot: Dot, tiled: bool = True
     return join(planes_of(product([(columns, split(block))], dim, dot)))
 
 
+@pytest.mark.parametrize("gauss", [False, True])
+@pytest.mark.parametrize("n", [5, 9, 10, 64])
+def test_three_terms_lose_less_than_one_rounding(n: int, gauss: bool) -> None:
+    """Catches a bound that is too low for equal numbers, on machines that sum exactly: the worst, halfway between two
+    bfloat16 in both parts, lose 0.55 roundings in the products that are left out.
+    """
+    ends = np.ldexp([1, -1, 1, -1], [-8, -8, -9, -9]) - np.ldexp([1, -1, 0, 0], [-17, -17, 0, 0])
+    near = (np.arange(128, 256)[:, None] / 128 + ends).astype(np.float32).ravel()
+    rng, roots = np.random.default_rng(3), np.exp(2j * np.pi * np.arange(n) / n).astype(np.complex64)
+    x, v = (rng.permutation(near) + 1j * rng.permutation(near)).astype(np.complex64)[:, None], roots[None]
+
+    def lost(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        (_, a2, a3), (_, b2, b3) = (np.asarray(terms_of(jax.numpy.asarray(part), 3), np.float64) for part in (a, b))
+        return a2 * b3 + a3 * b2 + a3 * b3
+
+    if gauss:
+        a, c = lost(x.real, v.real + v.imag), lost(x.real + x.imag, v.imag)
+        re, im = a - c, a + lost(x.imag - x.real, v.real)
+    else:
+        re = lost(x.real, v.real) - lost(x.imag, v.imag)
+        im = lost(x.real, v.imag) + lost(x.imag, v.real)
+    size = np.linalg.norm(x.astype(complex) * v, axis=1)
+    assert (np.sqrt((re**2 + im**2).sum(1)) / size).max() <= 2.0**-24
+
+
 @pytest.mark.parametrize("tiled", [True, False])
 @pytest.mark.parametrize("n", [1, 7, TERMS - 1, TERMS, TERMS + 1, COLUMNS + 1, 3 * TERMS, 4000])
 @pytest.mark.parametrize("dim", [0, 1, 2])

@@ -179,7 +179,8 @@ def _ring_steps(problem: ScatteredProblem, unit: str | None) -> list[RingPoints]
     if there is None or there.mesh_axes != image.mesh_axes:
         there = points_layout(problem.points.shape, axes_of_cuts(problem.start, problem.dims), problem.mesh)
     both = ring == "auto" and problem.machine.network is not None and math.prod(image.parts) > 2
-    ways = itertools.product(problem.dots, (False, True) if both else (ring == "two-way",))
+    dots = [dot for dot in problem.dots if dot.tier == problem.dots[0].tier]
+    ways = itertools.product(dots, (False, True) if both else (ring == "two-way",))
     return [RingPoints(problem.dims, image, there, dot, two_way, unit=unit) for dot, two_way in ways]
 
 

@@ -152,17 +152,22 @@ class Dot(NamedTuple):
 
 
 def dots_of(dtype: np.dtype, precision: Precision, multiplications: int | None, unit: str = "") -> tuple[Dot, ...]:
-    """The `Dot`s that the plan may choose from: all within the tier's limit, or the requested one."""
+    """The `Dot`s that the plan may choose from: all within the tier's limit, or the requested one.
+
+    A TPU multiplies float32 as bfloat16 terms in any case. If no tier is named, bf16x6 is a choice there too: its bound
+    is no larger, even with three multiplications.
+    """
     if multiplications not in (None, 3, 4):
         raise ValueError(f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
     tier = _tier_of(dtype, precision)
     if unit and tier == "float64":
         within = precision if isinstance(precision, float) else 0.0
         tier = next((fewer for fewer in reversed(WIDE[1:]) if reaches(fewer, within)), "int8x7")
+    tiers = (tier, "bf16x6") if unit and tier == "float32" and precision != tier else (tier,)
     unit = unit if TIERS[tier].slices else ""
     if multiplications is not None:
-        return (Dot(tier, multiplications, unit),)
-    return tuple(Dot(tier, m, unit) for m, error in TIERS[tier].error.items() if error <= TIERS[tier].limit)
+        return (Dot(tiers[-1], multiplications, unit),)
+    return tuple(Dot(t, m, unit) for t in tiers for m, error in TIERS[t].error.items() if error <= TIERS[t].limit)
 
 
 def reaches(tier: str, error: float) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from ..layout.layout import Layout, axis_sizes
 from ..machine.chip import Chip
 from ..machine.machine import Machine, Seconds, Work
+from ..numerics.dtypes import Dot
 from ..numerics.units import bound, plain, quantity
 from ..walks.walk import Walk
 
@@ -57,7 +58,7 @@ def plan_values(plan: Any) -> dict[str, object]:
         "method": plan.method,
         "order": plan.order,
         "wire": plan.wire.name,
-        "precision": plan.dots[0].tier,
+        "precision": ", ".join(sorted({dot.tier for dot in _dots(plan)})) or plan.dots[0].tier,
         "in_layout": plan.in_layout.label(),
         "out_layout": plan.out_layout.label(frozenset(plan.transform.dims)),
         "steps": [
@@ -186,13 +187,16 @@ def work_values(work: Work, per: str = "") -> dict[str, int]:
 
 
 def _choice(plan: Any) -> str:
-    dots = {dot for step in plan.walk.steps for dot in step.numbers.dots}
     tier = (
-        ", ".join(f"{d.tier} with {d.multiplications} products for a complex one" for d in sorted(dots))
+        ", ".join(f"{d.tier} with {d.multiplications} products for a complex one" for d in sorted(_dots(plan)))
         or plan.dots[0].tier
     )
     wire = f", {plan.wire.name} on the wire" * plan.wire.lossy
     return f"method {plan.method}, {plan.order} order, {tier}{wire}, planned for {machine_words(plan.machine)}"
+
+
+def _dots(plan: Any) -> set[Dot]:
+    return {dot for step in plan.walk.steps for dot in step.numbers.dots}
 
 
 def _account(plan: Any) -> str:

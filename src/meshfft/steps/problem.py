@@ -62,6 +62,14 @@ class Problem:
     def sliced(self) -> bool:
         return self.dots[0].slices > 0
 
+    @functools.cached_property
+    def best_dots(self) -> tuple[Dot, ...]:
+        """The `dots`, without one that another matches in speed and beats in accuracy."""
+        rate, best = self.machine.chip.product_rate, dict[int, Dot]()
+        for dot in sorted(self.dots, key=lambda dot: (-rate(dot.tier), dot.error)):
+            best.setdefault(dot.multiplications, dot)
+        return tuple(best.values())
+
     def site(self, layout: Layout) -> Site:
         large, alone = self.large(layout), math.prod(layout.parts) == 1
         return Site(self.machine, self.itemsize, self.dots, large, alone, self.engine == "xla")

@@ -19,7 +19,7 @@ from ..layout.placement import local_slice
 from ..machine.chip import Chip, padded
 from ..machine.machine import Move, Work
 from ..numerics.chunks import CHUNK
-from ..numerics.dtypes import WIDE, Dot, Error, added_error, real_dtype
+from ..numerics.dtypes import WIDE, Dot, Error, added_error, real_dtype, unit_of
 from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, masked, planes_of, product
 from ..numerics.slices import HELD, RUN, cost
@@ -58,7 +58,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         for dim, matrix in ready(todo).items():
             slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
             cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
-            for dot in problem.dots if matrix.denominator < MAX_LENGTH else ():
+            for dot in problem.best_dots if matrix.denominator < MAX_LENGTH else ():
                 for both in problem.ways(parts, pairs=True):
                     tiled = cached and not dot.slices
                     yield cls((dim,), matrix, (matrix.rows,), cuts, dot, slot, two_way=both, real=real, tiled=tiled)
@@ -83,12 +83,14 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return planes // 2 if self.matrix.becomes == "real" else self.dot.multiplications if planes == 4 else planes
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs and GPUs was not measured.
+        """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs and GPUs was not measured. Without it
+        three terms lose at most one rounding.
 
         If sums travel, hop t rounds a sum over t devices, whose norm is sqrt(t) blocks'.
         """
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
-        equal = noise if self.dot.terms else equal_error(n, self.dot, itemsize) * self.tiled
+        sums = equal_error(n, self.dot, itemsize) * self.tiled
+        equal = {0: sums, 3: noise if self.tiled else unit_of(8)}.get(self.dot.terms, noise)
         added = added_error(parts, 16 if self.dot.tier in WIDE else 8) * self.transposed
         hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
         return Error(noise, equal, self.wire.error * hops + added, self.matrix.condition)
