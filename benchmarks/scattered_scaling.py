@@ -2,6 +2,9 @@
 
 Each device has 2^19 samples of the image and 488,281 points; loads of owners are those of 2^22 points of the
 trajectory, scaled. Values stay in the plan's order and no tiles are lent. Numbers are of the most crowded device.
+
+With --strong, one image of 256^2 and 402 golden-angle spokes of 512 samples on 2 to 64 cores of TPU v3, by the plans
+themselves: modelled microseconds of all steps, by the kind of step, and with values in the plan's order.
 """
 
 import dataclasses
@@ -19,7 +22,7 @@ from meshfft.machine.machine import Machine, total
 from meshfft.nufft.grid.binning import SAMPLE, loads
 from meshfft.nufft.post_transform import PostTransform, to_grid
 from meshfft.nufft.problem import problem_of
-from meshfft.nufft.steps import Deconvolve
+from meshfft.nufft.steps import Deconvolve, ValueExchange
 from meshfft.nufft.steps.point_step import sub_layout
 from meshfft.numerics.dtypes import dots_of
 from meshfft.plans.planning import laid_out, machines
@@ -39,6 +42,7 @@ SIZES = {  # devices: their torus, the image
 }
 SAMPLED = 2**22
 POINTS = 1_000_000_000 // 2048
+V3 = {2: "1x1", 4: "1x2", 8: "2x2", 16: "2x4", 32: "4x4", 64: "4x8"}  # cores: their chips
 COLUMNS = ("devices", "shape", "points", "trajectory", "tol", "sigma", "ends", "sent_mb", "imbalance", "peak_mb", "ms")
 
 
@@ -63,14 +67,37 @@ def main(
     tol: str = "1e-3,1e-6",
     trajectory: str = "random,koosh",
     rows: Path | None = None,
+    strong: bool = False,
 ) -> None:
     found = list[dict[str, Any]]()
+    if strong:
+        found = list(kept(rows, (_strong(count, one) for one in map(float, tol.split(",")) for count in V3)))
+        print_rows(tuple(found[0])[:11], found)
+        return
     for name in trajectory.split(","):
         rng = np.random.default_rng(3)
         points = mf.Scattered.turns(rng.permutation(trajectory_of(name, 3, SAMPLED, rng)))
         for one, count in itertools.product(map(float, tol.split(",")), numbers(devices)):
             found += kept(rows, [{"trajectory": name, "tol": one} | modelled(count, points, one)])
     print_rows(COLUMNS, found)
+
+
+def _strong(cores: int, tol: float) -> dict[str, Any]:
+    """One row of a radial image on some cores."""
+    spoke, angle = np.arange(512) / 512 - 0.5, np.pi * (3 - 5**0.5) * np.arange(402)[:, None]
+    points = mf.Scattered.turns(np.stack([np.cos(angle) * spoke, np.sin(angle) * spoke], -1))
+    plan = mf.scattered_plan(
+        (256, 256), points, mesh=AbstractMesh((cores,), ("x",)), tol=tol, topology=f"v3:{V3[cores]}"
+    )
+    price = {"fft": 0.0, "halo": 0.0, "lend": 0.0, "interpolate": 0.0, "values": 0.0}
+    for (step, _), layout in zip(plan.walk.pairs, plan.walk.layouts, strict=False):
+        kind = next((kind for kind in price if step.name(layout).startswith(kind)), "fft")  # and what is around it
+        price[kind] += plan.machine.price(step.work(layout, 8, plan.machine.chip)) * 1e6
+    row = {"cores": cores, "tol": tol, "sigma": plan.window.sigma, "imbalance": plan.imbalance}
+    last = plan.walk.steps[-1]
+    assert isinstance(last, ValueExchange)
+    whole, placed = ((one.seconds or 0.0) * 1e6 for one in (plan, plan.owner))
+    return {**row, **price, "whole": whole, "placed": placed, "most": list(last.most), "unit": "us, modelled"}
 
 
 def modelled(devices: int, points: mf.Scattered, tol: float) -> dict[str, Any]:

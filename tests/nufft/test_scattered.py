@@ -196,6 +196,39 @@ def test_the_grid_is_the_cheapest_that_is_as_good() -> None:
     assert mf.scattered_plan((64, 64, 64), k, mesh=mesh, tol=1e-5).grid == others[0].grid
 
 
+def test_values_that_crowd_between_two_devices_go_by_way_of_all() -> None:
+    """Catches values that are lost, doubled or sent to a wrong place by two all-to-alls, in both directions, and a plan
+    that pads all pairs to the fullest: here each device owns what one other device has."""
+    mesh, many = meshed({"x": 2, "y": 4}), 2**14
+    spread = points((8, many // 8), 2) / 8
+    k = np.roll(np.stack([(np.arange(8)[:, None] + 0.3) / 8 + spread[..., 0] / 4, spread[..., 1] * 8], -1), 3, 0)
+    spec, x = P(None, ("x", "y")), noise((2, 8, 8))
+    plan = mf.scattered_plan(x.shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, tol=1e-3, order="natural")
+    stored = mf.shard(x, mesh, spec)
+    compiled = jax.jit(plan).lower(stored).compile()
+    assert collectives(compiled) == plan.collectives
+    values, placed = compiled(stored), plan(stored, placed=True)
+    assert error(mf.gather(values), at_points(x, k.reshape(-1, 2)).reshape(values.shape)) < 1e-3
+    assert np.array_equal(plan.restore(placed), values) and np.array_equal(plan.place(values), placed)
+    dealt, onward = plan.walk.steps[-1].most  # type: ignore[attr-defined]
+    assert max(dealt, onward) < 1.5 * many / 8**2
+
+
+def test_more_cores_are_not_slower() -> None:
+    """Catches what made a radial transform slower on 64 cores than on 32: on the way to the caller's order all pairs of
+    devices were padded to the fullest, 30 times the mean."""
+    spoke, angle = np.arange(512) / 512 - 0.5, np.pi * (3 - 5**0.5) * np.arange(402)[:, None]
+    k = mf.Scattered.turns(np.stack([np.cos(angle) * spoke, np.sin(angle) * spoke], -1))
+    plans = [
+        mf.scattered_plan((256, 256), k, mesh=AbstractMesh((cores,), ("x",)), tol=1e-3, topology=f"v3:{torus}")
+        for cores, torus in ((8, "2x2"), (32, "4x4"), (64, "4x8"))
+    ]
+    seconds = [plan.seconds or 0 for plan in plans]
+    assert seconds == sorted(seconds, reverse=True), "modelled"
+    for plan, cores in zip(plans, (8, 32, 64), strict=True):
+        assert max(plan.walk.steps[-1].most) < 1.5 * k.size / cores**2  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("d", [2, 3])
 def test_lent_is_unlent(d: int) -> None:
     """Catches tiles sent to a wrong device, not added at their origin, or missing in the printed plan."""

@@ -91,13 +91,13 @@ def nufftn(
             not have.
 
     Costs one transform of the fine grid, padded on its way, a halo of a
-    window's width, width^d operations a point and one all-to-all of values.
-    Points on the host are placed once, and kept for the next call. Points that
-    JAX traces stay where their values are, and the fine grid goes round a ring
-    of its P devices: P - 1 hops; with a capacity points and values travel, in
-    two all-to-alls, which is less if there are fewer points than cells.
-    Differentiable in x, and to any order in traced points: each derivative
-    loses about one digit.
+    window's width, width^d operations a point and one all-to-all of values (or
+    two, if one pair of devices would have most of them). Points on the host are
+    placed once, and kept for the next call. Points that JAX traces stay where
+    their values are, and the fine grid goes round a ring of its P devices: P -
+    1 hops; with a capacity points and values travel, in two all-to-alls, which
+    is less if there are fewer points than cells. Differentiable in x, and to
+    any order in traced points: each derivative loses about one digit.
 
     Source: Barnett, Magland, af Klinteberg, "A parallel non-uniform fast
     Fourier transform library", SISC 2019.

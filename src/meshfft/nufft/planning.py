@@ -87,7 +87,8 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
         return scattered_plan_for(problem._replace(machine=machine))
     in_slots = sub_layout(owned.end, [owned.end.ndim - 1])
     every: list[object] = [tables] if balance is None else [tables, balance[1]]
-    last, routes = exchange_of(order, in_slots, values_layout(problem, in_slots), len(every))
+    how = (problem.machine, problem.dtype.itemsize)
+    last, routes = exchange_of(order, owned.end, values_layout(problem, in_slots), len(every), *how)
     held = tuple(DeviceTables(one, problem.mesh, in_slots.axes[0]) for one in (*every, routes))
     return ScatteredPlan(
         *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, last)), held),

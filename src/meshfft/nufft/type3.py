@@ -184,7 +184,8 @@ def _joined(
     placed = post.placed(image)
     walk = Walk(image, post.steps(image, placed.tables.cell.shape[1], int(placed.load.max()))[1:])
     in_slots, batch = sub_layout(walk.end, [walk.end.ndim - 1]), image.ndim - len(dims)
-    last, routes = exchange_of(placed.order, in_slots, sub_layout(values, range(batch, values.ndim)), 1)
+    points, how = sub_layout(values, range(batch, values.ndim)), (there.machine, problem.dtype.itemsize)
+    last, routes = exchange_of(placed.order, walk.end, points, 1, *how)
     back = dataclasses.replace(walk, steps=(*walk.steps, last)).transpose()
     every = (_factored(placed.tables, placed.order, before), routes)
     held = [DeviceTables(one, problem.mesh, in_slots.axes[0]) for one in every]

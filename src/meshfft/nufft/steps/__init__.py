@@ -7,7 +7,7 @@
  Halo(dim, cells)     | equal blocks           | blocks with cells of the next | those cells, in a few permutes       |
  TileBalance(along)   | blocks with their halo | lent tiles behind them        | those tiles, in a few permutes       |
  Interpolate(along)   | blocks with their halo | values at points, by owner    | nothing                              |
- ValueExchange        | values by owner        | values in the caller's layout | values, in one all-to-all            |
+ ValueExchange        | values by owner        | values in the caller's layout | values, in one or two all-to-alls    |
  RingGrid(along)      | blocks with their halo | values at points              | (p-1) blocks and halos, p-1 hops     |
  PointExchange(along) | blocks with their halo | values at points              | points, values, in two all-to-alls   |
  RingPoints(along)    | any layout             | values at points              | (p-1) blocks in p-1 hops             |

@@ -7,13 +7,17 @@ the block of their device, with halo. Values are in the plan's order: as many sl
 ones. Points may move by up to `slack` cells; beyond, their value is NaN.
 
 ValueExchange: from slots to the caller's dimensions, by gathers before and after one all-to-all. All pairs send as many
-values as the fullest pair. The transpose of a permutation is its inverse, so both directions are gathers.
+values as the fullest pair, which may have 30 times the mean. Then two all-to-alls are cheaper: each device deals its
+values out to all devices in turn, and these send them on, so that all pairs have nearly as many. The transpose of a
+permutation is its inverse, so both directions are gathers.
 """
 
 import dataclasses
 import functools
+import itertools
 import math
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +29,7 @@ from ...collectives.all_to_all import Came
 from ...kept import Trial
 from ...layout.layout import Cuts, Layout
 from ...machine.chip import Chip
-from ...machine.machine import Move, Work
+from ...machine.machine import Machine, Move, Work
 from ...numerics.split_complex import Block
 from ...steps.base import Kernels
 from ..grid.binning import Tables, radix_order
@@ -35,6 +39,7 @@ from .point_step import PointStep, TakesTables, grid_back, grid_last, own_tables
 
 NEAR = 1e-4  # tolerance relative to the slack, for rounding
 GATHER_PASSES = 4  # passes over memory of a gather of single numbers
+Place = tuple[np.ndarray, int]  # position of each value on its device, of so many there
 
 
 class Moved(NamedTuple):
@@ -105,23 +110,18 @@ class Interpolate(PointStep, Kernels):
         return self.named(layout, f"{self.form.kind}, {self.form.width} cells")
 
 
-class Way(NamedTuple):
-    """Tables of one direction, by device; an index beyond the end reads 0."""
-
-    send: np.ndarray | Array  # (devices, devices * most): positions among local values, for each receiver
-    take: np.ndarray | Array  # (devices, values there): positions among received values
-
-
 class Ways(NamedTuple):
-    home: Way
-    back: Way
+    """Gathers of both directions, with an all-to-all after each but the last; an index beyond the end reads 0."""
+
+    home: tuple[np.ndarray | Array, ...]  # each (devices, values that the device then holds)
+    back: tuple[np.ndarray | Array, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class ValueExchange(TakesTables):
     slots: Layout  # layout of values in the plan's order, without batch dimensions
     points: Layout
-    most: int  # most values that a pair of devices exchanges
+    most: tuple[int, ...]  # most values that a pair of devices exchanges, in each all-to-all on the way home
     _: dataclasses.KW_ONLY
     slot: int | None = 0
 
@@ -143,83 +143,106 @@ class ValueExchange(TakesTables):
         return table_specs(operand, self.axes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Two gathers, and the values sent."""
+        """A gather before each all-to-all and after the last, and the values sent."""
         before, after, parts = math.prod(layout.block), math.prod(self.after(layout).block), self.slots.parts[0]
-        each = self.most * math.prod(layout.block[: self._batch(layout)])
-        sent = each * parts * itemsize if parts > 1 else 0
+        batch = math.prod(layout.block[: self._batch(layout)])
+        sent = [most * parts * batch * itemsize for most in self.most]
         return Work(
-            memory_bytes=GATHER_PASSES * itemsize * (each * parts + after),
-            sent_bytes=sent * (parts - 1) // parts,
-            all_to_alls=int(parts > 1),
-            moves=(Move("all-to-all", self.axes, sent, 1),) if parts > 1 else (),
-            peak_bytes=itemsize * (before + after + 2 * each * parts),
+            memory_bytes=GATHER_PASSES * (sum(sent) + after * itemsize),
+            sent_bytes=sum(sent) * (parts - 1) // parts,
+            all_to_alls=len(sent),
+            moves=tuple(Move("all-to-all", self.axes, one, 1) for one in sent),
+            peak_bytes=itemsize * (before + after) + 2 * max(sent, default=0),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         return jax.tree.map(functools.partial(self._apply, layout=layout, operand=cast(Ways, operand)), block)
 
     def _apply(self, block: Array, layout: Layout, operand: Ways) -> Array:
-        way, parts = operand.back if self.transposed else operand.home, self.slots.parts[0]
-        values = _picked(block.reshape(math.prod(block.shape[: self._batch(layout)]), -1), way.send[0])
-        if parts > 1:
-            values = values.reshape(values.shape[0], parts, -1)
+        first, *others = operand.back if self.transposed else operand.home
+        values = _picked(block.reshape(math.prod(block.shape[: self._batch(layout)]), -1), first[0])
+        for at in others:
+            values = values.reshape(values.shape[0], self.slots.parts[0], -1)
             values = lax.all_to_all(values, self.axes, 1, 1, tiled=True).reshape(values.shape[0], -1)
-            values = _picked(values, way.take[0])
+            values = _picked(values, at[0])
         return values.reshape(self.after(layout).block)
 
     def insert(self, dim: int) -> "ValueExchange":
         return self
 
     def name(self, layout: Layout) -> str:
-        return "values to their owners" if self.transposed else "values home"
+        twice = " (dealt out, sent on)" * (len(self.most) > 1)
+        return ("values to their owners" if self.transposed else "values home") + twice
 
 
 def _picked(values: Array, at: Array) -> Array:
     return jnp.take(values, at, axis=1, mode="fill", fill_value=0)
 
 
-def exchange_of(order: np.ndarray, slots: Layout, points: Layout, slot: int) -> tuple[ValueExchange, Ways]:
-    """The step from slots to the caller's points, and its tables.
+class Hop(NamedTuple):
+    """An all-to-all: the number of each value among those of its pair of devices, and the most values of a pair."""
+
+    number: np.ndarray
+    most: int
+
+    @classmethod
+    def of(cls, pair: np.ndarray) -> Self:
+        return cls(_numbers(pair, pair), int(np.bincount(pair).max()))
+
+
+def exchange_of(
+    order: np.ndarray, before: Layout, points: Layout, slot: int, machine: Machine, itemsize: int
+) -> tuple[ValueExchange, Ways]:
+    """The step from slots, the last dimension of `before`, to the caller's points, and its tables.
 
     `order` has the slot of each point, raveled in the caller's order, among those of all devices.
     """
+    slots = Layout(before.shape[-1:], before.cuts[-1:])
     parts, each, here = slots.parts[0], slots.block[0], math.prod(points.block)
     holder, place = _homes(points, slots.cuts[0])
     owner = order // each
-    inside = order - owner * each
+    start, end = (order - owner * each, each), (place, here)
+
+    def found(path: list[np.ndarray], *hops: Hop) -> tuple[ValueExchange, Ways]:
+        step = ValueExchange(slots, points, tuple(hop.most for hop in hops), slot=slot)
+        return step, Ways(_way(path, hops, start, end, parts), _way(path[::-1], hops[::-1], end, start, parts))
+
+    def price(*most: int) -> float:
+        return machine.price(ValueExchange(slots, points, most).work(before, itemsize, machine.chip))
+
     if parts == 1:
-        there, back = np.full((1, here), each, np.int32), np.full((1, each), here, np.int32)
-        there[0, place], back[0, inside] = inside, place
-        nothing = np.zeros((1, 0), np.int32)
-        return ValueExchange(slots, points, 0, slot=slot), Ways(Way(there, nothing), Way(back, nothing))
+        return found([owner])
     pair = owner * parts + holder
-    counts = np.bincount(pair, minlength=parts * parts)
-    most = max(int(counts.max()), 1)
-    by_pair = radix_order(pair)
-    rank = np.empty(len(order), np.int64)
-    rank[by_pair] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    to_home = _way(owner, inside, each, holder, holder * here + place, here, rank, most, parts)
-    back_to_owners = _way(holder, place, here, owner, order, each, rank, most, parts)
-    return ValueExchange(slots, points, most, slot=slot), Ways(to_home, back_to_owners)
+    direct, dealt = Hop.of(pair), -(-int(np.bincount(owner).max()) // parts)
+    if price(direct.most) > price(dealt, -(-here // parts)):  # the second is at least that
+        turn = _numbers(owner, pair)
+        middle = (turn + owner) % parts
+        onward = Hop.of(middle * parts + holder)
+        if price(direct.most) > price(dealt, onward.most):
+            return found([owner, middle, holder], Hop(turn // parts, dealt), onward)
+    return found([owner, holder], direct)
 
 
-def _way(
-    sender: np.ndarray,
-    source: np.ndarray,
-    sources: int,
-    receiver: np.ndarray,
-    target: np.ndarray,
-    targets: int,
-    rank: np.ndarray,
-    most: int,
-    parts: int,
-) -> Way:
-    """One direction: value i of a pair is sent at position `rank`; targets are numbered over all devices."""
-    send = np.full(parts * parts * most, sources, np.int32)
-    send[(sender * parts + receiver) * most + rank] = source
-    take = np.full(parts * targets, parts * most, np.int32)
-    take[target] = sender * most + rank
-    return Way(send.reshape(parts, -1), take.reshape(parts, -1))
+def _numbers(group: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """The number of each value within its group; keys sort values by groups, and within them."""
+    counts, numbers = np.bincount(group), np.empty(len(group), np.int64)
+    numbers[radix_order(key)] = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return numbers
+
+
+def _way(path: list[np.ndarray], hops: Sequence[Hop], start: Place, end: Place, parts: int) -> tuple[np.ndarray, ...]:
+    """A table for each device that a value visits: by where the value is put, where it is found."""
+    found, put = [start], list[Place]()
+    for (here, onto), (number, most) in zip(itertools.pairwise(path), hops, strict=True):
+        put.append((onto * most + number, parts * most))
+        found.append((here * most + number, parts * most))
+    put.append(end)
+    tables = []
+    for device, (source, sources), (target, targets) in zip(path, found, put, strict=True):
+        table = np.full(parts * targets, sources, np.int32)
+        table[device * targets + target] = source
+        tables.append(table.reshape(parts, -1))
+    return tuple(tables)
 
 
 def _homes(points: Layout, cuts: Cuts) -> tuple[np.ndarray, np.ndarray]:
