@@ -51,7 +51,7 @@ class Work:
     moves: tuple[Move, ...] = ()  # everything sent, by kind and mesh axes
     parts: int = 1  # parts computed in sequence, each sent during the next
     peak_bytes: int = 0  # bytes alive at the peak, input and output included
-    beside_bytes: int = 0  # bytes of its input or output that steps with a smaller view do not count
+    beside_bytes: int = 0  # bytes alive at every step, as kept rows, and input or output that others do not count
 
     @property
     def flops(self) -> int:

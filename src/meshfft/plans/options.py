@@ -53,6 +53,7 @@ class Options(NamedTuple):
     wire: str = "exact"
     out_spec: Spec | None = None
     donate: bool = False  # for functions; plans take it as an argument of the call
+    precompute: bool = False  # for plans
 
     def check(self) -> None:
         """Raises ValueError for unknown names, and for a ring that the method does not have."""
@@ -62,6 +63,8 @@ class Options(NamedTuple):
         check_known("engine", self.engine, ENGINE_OPTIONS)
         if self.ring != "auto" and self.method == "transpose":
             raise ValueError(f"method 'transpose' has no ring to go {self.ring}: drop ring=, or use method='kdft'")
+        if self.precompute and self.method in ("transpose", "cooley-tukey"):
+            raise ValueError(f"method {self.method!r} has no rows to keep: drop precompute=, or use method='kdft'")
 
     def dtype(self, given: np.dtype) -> np.dtype:
         return complex_dtype(given, self.precision)
@@ -111,6 +114,7 @@ class PlanHow(TypedDict, total=False):
     engine: str
     wire: str
     out_spec: Spec | None
+    precompute: bool
 
 
 PLAIN = Options()

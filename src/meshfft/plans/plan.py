@@ -229,7 +229,8 @@ class Plan:
         if any(self.margin):
             raise ValueError(f"the plan leaves out margins of {self.margin}: solve with a plan of arrays without them")
         arrays = self._fitted(self.out_layout, y)
-        points = tuple(one if isinstance(one, Points) else None for one in self.sources)
+        given = (getattr(one, "source", one) for one in self.sources)  # of kept rows
+        points = tuple(one if isinstance(one, Points) else None for one in given)
         points = points or (None,) * len(self.transform.dims)
         what = (self.in_layout, self.out_layout, self.transform, points, self.method)
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots, self.ring)

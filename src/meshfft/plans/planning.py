@@ -6,20 +6,22 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Unpack
 
-from jax.sharding import PartitionSpec
+from jax.sharding import AbstractMesh, PartitionSpec
 
 from ..collectives.wire import wire_of
 from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
-from ..layout.memory import check_blocks
+from ..layout.memory import check_blocks, check_held, room_of
 from ..layout.reading import mesh_here
 from ..machine.machine import ORDERS as DEVICE_ORDERS
 from ..machine.machine import Machine, Topology, device_of, machine_of, placed
 from ..machine.machine import topology as named
 from ..numerics.dtypes import check_reached, real_dtype
+from ..numerics.units import quantity
 from ..operators.operands import entries, sampled
 from ..operators.points import Points
 from ..operators.transform import Transform, check_once, integers, is_integer, resolve, transform_of
 from ..steps import Margin
+from ..steps.kept_dense import KeptRows, kept_rows
 from ..steps.problem import Problem
 from ..walks.choice import NOTHING, find_walk, goal_of, moves, natural_end
 from ..walks.walk import Walk
@@ -27,6 +29,7 @@ from .execute import tried
 from .options import Definition, Options, PlanHow, Widths, records_of, spelled, widths_of
 from .plan import Plan
 from .request import Setting
+from .table import memory_words
 
 STAYING = ("kdft", "cooley-tukey")  # methods that leave the cuts of dimensions unchanged
 
@@ -47,7 +50,9 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     wire, real = wire_of(options.wire, real_dtype(dtype)), transform.takes_real(setting.real)
     within = options.precision if isinstance(options.precision, float) else math.inf
     problem = Problem(
-        start, transform, *how, options.method, goal, even, real, options.ring, options.engine, wire, within=within
+        *(start, transform, *how, options.method, goal, even, real, options.ring, options.engine, wire),
+        within=within,
+        precompute=options.precompute,
     )
     walk = find_walk(problem, options.order)
     if stays:  # the method leaves dimensions in place: exchanges follow
@@ -104,6 +109,10 @@ def plan(
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to
             "dst-4", or its inverse.
         points: as `kdftn`, without `s` and `inverse`.
+        precompute: keep the matrix rows of dense products on the devices, each
+            made once, at the first call, and kept as long as the plan. In
+            your own `jit` or `shard_map`, and for half spectra, every call
+            makes them, as without it.
         margin: ghost cells on both sides of every block, along all `axes` or
             one number for each. `shape` counts them, p (n / p + 2 m) cells for
             n points in p equal blocks, `s` does not; the result has as many,
@@ -214,7 +223,24 @@ def _plan(
     settings = (Setting(start, mesh, machine, definition.in_dtype) for machine in machines(mesh, topology))
     best = min((plan_for(setting, transform, options, evades=False) for setting in settings), key=_rank)
     best = dataclasses.replace(best, walk=_framed(best.walk, widths)) if widths else best
-    return dataclasses.replace(best, sources=samples) if samples else best
+    best = dataclasses.replace(best, sources=samples) if samples else best
+    return _precomputed(best) if options.precompute else best
+
+
+def _precomputed(plan: Plan) -> Plan:
+    """The plan with the rows that it keeps; raises ValueError or MemoryError if they do not fit."""
+    given = plan.sources or (None,) * len(plan.transform.dims)
+    sources = kept_rows(plan.walk.taking, given, plan.mesh, real_dtype(plan.dtype))
+    nbytes = sum(source.nbytes for source in sources if isinstance(source, KeptRows))
+    what, remedy = "precompute=True keeps rows that", "leave precompute out, or use more devices"
+    if plan.fits is False:
+        words = memory_words(plan.peak_bytes, plan.machine)
+        raise ValueError(
+            f"{what} take {quantity(nbytes, 'B')} on each device; the plan {words}, or leave precompute out"
+        )
+    if not isinstance(plan.mesh, AbstractMesh):
+        check_held(nbytes, f"{what}, on each device,", remedy, room_of(None, plan.mesh))
+    return dataclasses.replace(plan, sources=sources) if nbytes else plan
 
 
 def _rank(plan: Plan) -> tuple[bool, float]:

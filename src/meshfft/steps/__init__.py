@@ -7,6 +7,7 @@
 | LocalTrig(dim)  | an uncut dim                 | the same axes   | nothing                                     |
 | Exchange(moves) | innermost axes of dims       | moved axes      | (p-1)/p V in one all-to-all per chunk       |
 | RingDense(dim)  | any                          | the same axes   | (p-1) V in p-1 hops, overlapped by products |
+| KeptDense(dim)  | rows made before             | the same axes   | as RingDense                                |
 | PhaseFFT(dim)   | a cut dim                    | the same axes   | (p-1)/p V gathered, then (p-1) V ring       |
 | SixStep(dim)    | p^2 divides n                | the same layout | 3 (p-1)/p V in three all-to-alls            |
 | PackedFFT(dim)  | p^2 divides n / 2            | the same axes   | as PhaseFFT, plus V                         |
@@ -24,6 +25,7 @@ adjoint over N.
 from .base import Step as Step
 from .exchange import AxisMove as AxisMove
 from .exchange import Exchange as Exchange
+from .kept_dense import KeptDense as KeptDense
 from .local_fft import LocalFFT as LocalFFT
 from .local_fft import LocalTrig as LocalTrig
 from .local_fft import Margin as Margin

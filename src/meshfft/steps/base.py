@@ -264,7 +264,7 @@ class MatrixStep(Step, Generic[M]):
     def conjugate(self) -> Self:
         return dataclasses.replace(self, matrix=self.matrix.conjugate())
 
-    def invert(self, layout: Layout) -> Self:
+    def invert(self, layout: Layout) -> Step:
         back = self.transpose(layout)
         return dataclasses.replace(back, matrix=self.matrix.inverse or back.matrix.conjugate())
 

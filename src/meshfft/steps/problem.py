@@ -39,6 +39,7 @@ class Problem:
     ending: Ending | None = None  # steps after the transform, by final layout
     instead: tuple[Any, ...] = ()  # steps that do all of it, transform and ending, at once
     within: float = math.inf  # relative L2 error asked for
+    precompute: bool = False  # dense products keep the rows of their matrices
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
         return self.itemsize // (2 if self.real_at(todo) else 1)

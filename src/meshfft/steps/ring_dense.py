@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -51,12 +51,15 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
     two_way: bool = False  # send both ways round the ring at once
     real: bool = False  # the block is real, and is sent as such
     tiled: bool = False  # multiply in tiles that fit caches; blocks are arrays, else split complex
+    keeps: ClassVar[bool] = False  # its operand has the rows of the matrix, made before
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RingDense"]:
         cached, real = problem.machine.chip.cached, problem.real_at(todo)
         for dim, matrix in ready(todo).items():
-            slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
+            if cls.keeps != (problem.precompute and _can_keep(matrix)):
+                continue
+            slot = problem.transform.dims.index(dim) if cls.keeps or matrix.row_axis is not None else None
             cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
             for dot in problem.best_dots if matrix.denominator < MAX_LENGTH else ():
                 for both in problem.ways(parts, pairs=True):
@@ -112,8 +115,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         passes = 1 if not self.tiled else parts if self.transposed else parts // 2 + (parts != 2)  # over the result
         memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
         memory += WIRE_PASSES * parts * block * itemsize * self.wire.lossy
-        flops_of_phase = PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS
-        vector = flops_of_phase * parts * rows * columns
+        vector = self._phase_flops(chip) * parts * rows * columns
         if self.dot.slices:  # slices of the block and the matrix, and sums of each run
             runs = -(-columns // RUN)
             numbers = parts * (block + rows * columns)
@@ -196,6 +198,9 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
     def name(self, layout: Layout) -> str:
         ways = (", two-way" if self._both(layout) else ", one-way") * (layout.parts[self.dim] > 2)
         return f"ring {names(self.dims, layout)} (dense{ways})"
+
+    def _phase_flops(self, chip: Chip) -> int:
+        return PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS
 
     def _both(self, layout: Layout) -> bool:
         return self.two_way and not self.transposed and layout.parts[self.dim] > 2
@@ -281,3 +286,9 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
     def _whole(self, layout: Layout, limit: int) -> bool:
         return layout.even and layout.shape[self.dim] <= limit
+
+
+def _can_keep(matrix: Matrix) -> bool:
+    """False for half spectra, whose inverse has other rows, for rows that are given, and for traced samples."""
+    given = isinstance(matrix, Dense) or (isinstance(matrix, Samples) and matrix.unit is not None)
+    return matrix.becomes is None and not given

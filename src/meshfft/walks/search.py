@@ -22,6 +22,7 @@ from ..steps import (
     Bands,
     Exchange,
     InPlace,
+    KeptDense,
     LocalFFT,
     LocalTrig,
     PackedFFT,
@@ -34,11 +35,24 @@ from ..steps import (
 from ..steps.base import Step, wired
 from ..steps.problem import Problem, ready
 
+LOCAL = (LocalFFT, RealFFT, LocalTrig)
 METHODS: dict[str, tuple[type[Step], ...]] = {
-    "auto": (LocalFFT, RealFFT, LocalTrig, Exchange, InPlace, Pipeline, RingDense, PhaseFFT, SixStep, PackedFFT),
+    "auto": (
+        LocalFFT,
+        RealFFT,
+        LocalTrig,
+        Exchange,
+        InPlace,
+        Pipeline,
+        RingDense,
+        KeptDense,
+        PhaseFFT,
+        SixStep,
+        PackedFFT,
+    ),
     "transpose": (LocalFFT, RealFFT, LocalTrig, Exchange, InPlace, Pipeline),
     "cooley-tukey": (LocalFFT, RealFFT, LocalTrig, PhaseFFT, PackedFFT),
-    "kdft": (RingDense, Exchange),
+    "kdft": (RingDense, KeptDense, Exchange),
 }
 WHOLE = (SixStep, PackedFFT)  # need their dimension to have the length of its matrix; it may be padded or cropped first
 BUDGET = 50_000  # edges, about a second
