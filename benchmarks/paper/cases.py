@@ -1,7 +1,8 @@
 """The paper's evaluation: its measurements, and every walk that it mentions, as a plan on a machine.
 
 The paper's algorithms send one way and wait for messages, so their seconds are the sum of all resources; other walks
-count only exposed time. The paper's KDFT stores its rows of V. Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section V, Table I.
+count only exposed time. The paper's KDFT stores its rows of V. Source: Lu et al., "Large-Scale Discrete Fourier
+Transform on TPUs", section V, Table I.
 """
 
 import dataclasses
