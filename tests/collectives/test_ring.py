@@ -153,3 +153,34 @@ def test_the_shard_may_be_a_pytree() -> None:
     out = jax.jit(run)({"x": points, "c": strengths})
     np.testing.assert_allclose(out["sum"], np.full(4, strengths.sum()), rtol=1e-5)
     np.testing.assert_allclose(out["dot"].reshape(4, 2), np.tile(strengths @ points, (4, 1)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("way", "account"),
+    [({}, True), ({"two_way": True}, True), ({"prefetch": False}, True), ({"two_way": True}, False)],
+    ids=str,
+)
+@pytest.mark.parametrize("p", [2, 5])
+def test_what_is_alike_on_all_devices_stays_so(p: int, way: dict[str, Any], account: bool) -> None:
+    """Catches a term or a shard with a leaf that does not vary over the ring, which JAX refused as a changed carry, a
+    sum of it that no out_specs of P() takes, its gradient, and a leaf that is sent though all devices have it.
+    """
+    points, scale = noise((2 * p, 3), "float32", 4), noise((3,), "float32", 5)
+
+    def body(block: Array, scale: Array) -> dict[str, Array]:
+        def term(held: dict[str, Array], s: Array) -> dict[str, Any]:
+            return {"sum": held["x"] @ held["w"], "square": held["w"] ** 2, "one": 1.0}
+
+        return mf.one_shuffle(term, {"x": block, "w": scale}, "x", **way)
+
+    specs = {"sum": P("x"), "square": P(), "one": P()}
+    ring = jax.shard_map(body, mesh=mesh((p,)), in_specs=(P("x"), P()), out_specs=specs, check_vma=account)
+    program = jax.jit(ring).lower(points, scale).compile()
+    out, both = program(points, scale), points.reshape(p, 2, 3).sum(0)
+    np.testing.assert_allclose(out["sum"].reshape(p, 2), np.tile(both @ scale, (p, 1)), rtol=2e-5)
+    np.testing.assert_allclose(out["square"], p * scale**2, rtol=1e-5)
+    assert out["one"] == p and collectives(program) == {"collective-permute": (p - 1) * (1 if account else 2)}
+    loss = jax.jit(jax.grad(lambda *a: sum(jnp.sum(leaf) for leaf in ring(*a).values()), (0, 1)))
+    by_points, by_scale = loss(points, scale)
+    np.testing.assert_allclose(by_points, np.tile(p * scale, (2 * p, 1)), rtol=1e-5)
+    np.testing.assert_allclose(by_scale, p * points.sum(0) + 2 * p * scale, rtol=1e-4)

@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..layout.placement import devices_along
+from ..layout.placement import devices_along, varies_over, varying
 from ..numerics.chunks import Total
 from ..numerics.split_complex import Planes, like, split
 from .wire import EXACT, Coded, Wire, carried, form_of
 
 Shard = TypeVar("Shard")
+T = TypeVar("T")
 AxisName = str | tuple[str, ...]
 
 
@@ -45,8 +46,10 @@ def one_shuffle(
     Args:
         term: what to add for a shard (any pytree) and its int32 position s on
             the ring; returns a pytree of arrays. Algorithm 1's
-            einsum(v[slice_idx], x) is term(x, slice_idx).
-        shard: this device's own shard, of one shape on all devices.
+            einsum(v[slice_idx], x) is term(x, slice_idx). The sum of a leaf
+            that is alike on all devices is alike, too.
+        shard: this device's own shard, of one shape on all devices. A leaf
+            that JAX knows to be alike on all devices is not sent.
         axis_name: the mesh axis, or several as one ring (the last runs
             fastest).
         two_way: send both ways around the ring at once.
@@ -95,10 +98,11 @@ def ring_fold(
     if size == 1:
         return add(None, (shard, jnp.int32(0)))
     index = lax.axis_index(names)
-    sent, read = _written(shard, wire)
+    written, read = _written(shard, wire)
+    sent, whole = _apart(written, names, tracked=bool(varies_over(index)))
 
     def numbered(total: Total | None, *held: tuple[Any, Array | int]) -> Total:
-        return add(total, *((read(shard), (index + offset) % size) for shard, offset in held))
+        return add(total, *((read(whole(shard)), (index + offset) % size) for shard, offset in held))
 
     ring = _both_ways if two_way else _one_way if prefetch else _in_turn
     return ring(numbered, sent, names, size)
@@ -161,13 +165,37 @@ def _written(shard: Any, wire: Wire) -> tuple[Any, Callable[[Any], Any]]:
     return form.encode(shard), lambda words: like(shard, form.decode(words, planes[0].dtype))
 
 
+def _apart(shard: Any, names: tuple[str, ...], tracked: bool) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """The leaves that travel, and the shard from them. A leaf that JAX knows to be alike on the ring stays."""
+    leaves, tree = jax.tree.flatten(shard)
+    moves = [not tracked or not varies_over(leaf).isdisjoint(names) for leaf in leaves]
+
+    def whole(sent: list[Any]) -> Any:
+        held = iter(sent)
+        return jax.tree.unflatten(
+            tree, [next(held) if move else leaf for leaf, move in zip(leaves, moves, strict=True)]
+        )
+
+    return [leaf for leaf, move in zip(leaves, moves, strict=True) if move], whole
+
+
+def _together(values: T, names: tuple[str, ...], barrier: bool = True) -> T:
+    """Values behind one barrier, all varying over the same axes, but those that are alike on the ring: they stay so."""
+    leaves, tree = jax.tree.flatten(values)
+    alike = [any(map(varies_over, leaves)) and varies_over(leaf).isdisjoint(names) for leaf in leaves]
+    joined = varying([leaf for leaf, same in zip(leaves, alike, strict=True) if not same], frozenset())
+    others = iter(lax.optimization_barrier(joined) if barrier else joined)
+    together = [leaf if same else next(others) for leaf, same in zip(leaves, alike, strict=True)]
+    return cast(T, jax.tree.unflatten(tree, together))
+
+
 def _one_way(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         held, total = carry
-        return lax.optimization_barrier((handed_on(held, names, -1), add(total, (held, t))))
+        return _together((handed_on(held, names, -1), add(total, (held, t))), names)
 
-    held, total = handed_on(shard, names, -1), add(None, (shard, 0))
-    held, total = lax.fori_loop(1, size - 1, body, (held, total), unroll=2)  # two iterations avoid a copy
+    start = _together((handed_on(shard, names, -1), add(None, (shard, 0))), names, barrier=False)
+    held, total = lax.fori_loop(1, size - 1, body, start, unroll=2)  # two iterations avoid a copy
     return add(total, (held, size - 1))
 
 
@@ -175,24 +203,24 @@ def _in_turn(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], si
     """The loop of Algorithm 1; barriers keep XLA from starting a hop before the product is done."""
 
     def body(t: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        held, total = lax.optimization_barrier(carry)
+        held, total = _together(carry, names)
         held = handed_on(held, names, -1)
-        held, total = lax.optimization_barrier((held, total))
+        held, total = _together((held, total), names)
         return held, add(total, (held, t))
 
-    return lax.fori_loop(1, size, body, (shard, add(None, (shard, 0))))[1]
+    return lax.fori_loop(1, size, body, _together((shard, add(None, (shard, 0))), names, barrier=False))[1]
 
 
 def _both_ways(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         ahead, behind, total = carry
         fetched = handed_on(ahead, names, -1), handed_on(behind, names, 1)
-        return lax.optimization_barrier((*fetched, add(total, (ahead, t), (behind, size - t))))
+        return _together((*fetched, add(total, (ahead, t), (behind, size - t))), names)
 
     pairs, ahead = (size - 1) // 2, handed_on(shard, names, -1)
     if pairs == 0:
         return add(None, (shard, 0), (ahead, 1))
-    carry = lax.optimization_barrier((ahead, handed_on(shard, names, 1), add(None, (shard, 0))))
+    carry = _together((ahead, handed_on(shard, names, 1), add(None, (shard, 0))), names)
     ahead, behind, total = lax.fori_loop(1, pairs, body, carry)
     middle = handed_on(ahead, names, -1) if size % 2 == 0 else None
     total = add(total, (ahead, pairs), (behind, size - pairs))
