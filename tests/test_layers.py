@@ -24,7 +24,7 @@ steps: problem / base / exchange local_fft ring_dense rows / phase_fft pipeline 
 walks: walk / search / choice
 plans: picture primitive request table / execute options / iterative_solve / inverse_solve / plan / planning
 nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
-nufft: points / problem / post_transform moving / solvers / plan / planning / functions inverse type3
+nufft: points / problem / post_transform moving / solvers / inverse / plan / planning / functions type3
 functions: calls shard / cosine dense fourier helpers / protocols reconstruct
 spectral: fields picture / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace

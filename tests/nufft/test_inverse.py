@@ -93,6 +93,22 @@ def test_the_image_behind_samples(shape: tuple[int, ...], x64: None) -> None:
     assert error(few.value, wanted.reshape(shape)) < 1e-4
 
 
+def test_plans_of_the_sum(x64: None) -> None:
+    """Catches a plan of points that differs from `kdftn`, a batch counted as unknowns, a system without radii."""
+    devices, shape, spec, rng = mesh((2, 4)), (6, 8), P(None, "x", "y"), np.random.default_rng(1)
+    k, radius = rng.uniform(-0.5, 0.5, (150, 2)), np.exp(rng.uniform(-0.03, 0.03, (150, 2)))
+    matrix, x = _vandermonde(radius * np.exp(2j * np.pi * k), shape), noise((3, *shape), "complex128")
+    points, y = mf.Scattered.turns(k, radius=radius), x.reshape(3, -1) @ matrix.T
+    plan = mf.plan((3, *shape), mesh=devices, spec=spec, points=points, dtype="complex128", ring="two-way")
+    assert plan.out_shape == (3, 150) and "two-way" in str(plan) and plan.collectives == {"collective-permute": 7}
+    assert mf.out_spec((3, *shape), mesh=devices, spec=spec, points=points) == plan.out_layout.spec
+    assert error(mf.gather(plan(x)), y) < 4e-15
+    assert error(plan.adjoint(y), (y @ matrix.conj()).reshape(x.shape)) < 4e-15
+    for found in (plan.solve(y), mf.ikdftn(mf.shard(y, devices, P(None, ("x", "y"))), points, s=shape, ring="two-way")):
+        assert error(found.value, x) < 1e-11 and float(found.residual) < 1e-11
+        assert found.condition == pytest.approx(np.linalg.cond(matrix), rel=0.05)
+
+
 def test_what_has_no_answer() -> None:
     """Catches an answer where there is none, and points that a fine grid would take as on the circle."""
     k, ones = _jittered((6,)), np.ones(12, np.complex64)
@@ -101,7 +117,14 @@ def test_what_has_no_answer() -> None:
         (lambda: mf.ikdftn(ones, some), "s is missing"),
         (lambda: mf.ikdftn(ones, some, s=(20,)), "12 samples of 20 unknowns"),
         (lambda: mf.ikdftn(ones, mf.Scattered.turns(k / 20), s=(6,)), "condition number"),
-        (lambda: mf.ikdftn(ones, off, s=(6,)), "off the unit circle"),
+        (lambda: mf.ikdftn(ones, some, s=(6,), ring="one-way"), "on the unit circle: leave it out"),
+        (lambda: mf.ikdftn(ones, mf.Scattered.turns(k / 20, radius=1.1), s=(6,)), "condition number"),
+        (lambda: mf.plan((6,), points=some, method="transpose"), "use method='auto' or 'kdft'"),
+        (lambda: mf.plan((6,), points=some, s=(4,)), "go without s="),
+        (lambda: mf.plan((8,), points=some, margin=1), "go without margin="),
+        (lambda: mf.plan((6,), points=some, wire="int16"), "send exactly"),
+        (lambda: mf.plan((6,), points=some).inverse(ones), "plan.solve"),
+        (lambda: mf.plan((20,), points=some).solve(ones), "12 samples of 20 unknowns"),
         (lambda: mf.ikdftn(ones, some, s=(6,), method="direct"), "iterations"),
         (lambda: jax.jit(lambda y: mf.ikdftn(y, some, s=(6,)).value)(ones), "outside of jit"),
         (lambda: mf.nufftn(np.ones(6), off), "off the unit circle"),

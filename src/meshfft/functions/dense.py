@@ -14,8 +14,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed
-from ..nufft.inverse import Limits, inverse_at_points
-from ..nufft.planning import at_points
+from ..nufft.inverse import Limits
+from ..nufft.planning import at_points, solved_at_points
 from ..nufft.points import Scattered
 from ..numerics.dtypes import real_dtype
 from ..operators.operands import BlockMatrix, entries, matrix_of, sampled, sources_of
@@ -126,11 +126,11 @@ def ikdftn(
         X: the samples, taken at `points`; an array or (re, im). Points may be
             traced (up to 4096 by 4096 off the circle): the solution is then
             differentiable in them, and NaN if their condition leaves no digit.
-        points: as `kdftn`; Scattered ones on the unit circle only, with `s`,
-            by conjugate gradients, outside of `jit`.
+        points: as `kdftn`; Scattered ones with `s`, by conjugate gradients,
+            outside of `jit`: of FFTs on the unit circle, else of the sum.
         s: unknowns along each axis; by default as many as samples.
         axes, norm, spec, out_spec, precision, multiplications, ring: as
-            `kdftn`; scattered points take no ring.
+            `kdftn`; Scattered points have a ring off the unit circle.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along
             each axis instead.
         truncation: leave out singular values below this part of the largest.
@@ -159,16 +159,10 @@ def ikdftn(
     options, spec = options_of(how, DenseHow), how.get("spec")
     options.check()
     if isinstance(points, Scattered):
-        if method == "direct" or truncation is not None:
-            raise ValueError("scattered points are solved by iterations: leave out method='direct' and truncation=")
+        limits = Limits.of(method, truncation, tol, iterations, tikhonov)
         if s is None:
             raise ValueError("s is missing: scattered points do not tell how many unknowns each axis has")
-        if options.ring != "auto":
-            raise ValueError(
-                f"ring is {options.ring!r}, and FFTs solve for the image of scattered points: leave it out"
-            )
-        limits = Limits(tol, iterations, tikhonov)
-        return inverse_at_points(read(X, spec), points, integers(s, "s"), axes, norm, options, limits)
+        return solved_at_points(read(X, spec), points, integers(s, "s"), axes, norm, options, limits)
     arrays, setting, _ = read(X, spec)
     start, dtype = setting.start, options.dtype(setting.dtype)
     dims, sizes = resolve_once(start.shape, s, axes)

@@ -1,6 +1,6 @@
-"""The inverse at scattered points: the image nearest to its samples, by conjugate gradients on the normal equations.
+"""Least squares at scattered points: the image nearest to its samples, by conjugate gradients on the normal equations.
 
-    (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A applied as a convolution on a circle, see solvers
+    (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A by the plan and its adjoint, or as a convolution: see solvers
 
 The condition number is that of A: the extreme eigenvalues of Lanczos' matrix of A^H A, started from noise. Where its
 square reaches the reciprocal of the precision no digit is left, and there is no answer. As in solvers, each program
@@ -8,7 +8,6 @@ ends before the next one starts.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,18 +16,15 @@ import numpy as np
 from jax import Array, lax
 from jax import block_until_ready as ended
 
-from ..layout.layout import mapped_axes
-from ..layout.padded_array import PlanePair, mapped
+from ..layout.layout import AnyMesh, mapped_axes
+from ..layout.padded_array import AnyArray, PlanePair, mapped
 from ..numerics.dtypes import real_dtype
 from ..operators.conjugate_gradients import Iterate, tridiagonal
-from ..plans.inverse_solve import ITERATIVE, Solution, check_limits, least_tol
+from ..plans.inverse_solve import ITERATIVE, Arrays, Solution, check_limits, least_tol
 from ..plans.iterative_solve import ATTAINABLE
-from ..plans.options import Options
-from ..plans.request import Request
-from .grid.window import LEAST_TOL
-from .planning import scattered_plan_for
+from ..plans.plan import Plan
+from ..plans.request import is_planes
 from .points import Scattered
-from .problem import brought, problem_of_values
 from .solvers import Operator, advance, dot, over
 
 STEPS = 60  # of Lanczos
@@ -43,53 +39,90 @@ class Limits(NamedTuple):
     iterations: int | None = None
     tikhonov: float | None = None
 
-    def check(self) -> None:
+    @staticmethod
+    def of(method: str, truncation: float | None, *limits: Any) -> "Limits":
+        """The limits of a caller who may have asked for a way that there is only along an axis."""
+        if method not in ("auto", "iterative") or truncation is not None:
+            raise ValueError("scattered points are solved by iterations: leave out method= and truncation=")
+        return Limits(*limits)
+
+    def check(self, given: Any, points: Scattered, unknowns: int, mesh: AnyMesh | None) -> None:
+        """Refuses a system that has no solution here: samples and points, unknowns, and the mesh of the samples."""
         check_limits(self.tol, self.iterations)
         if self.tikhonov is not None and not 0 <= self.tikhonov < math.inf:
             raise ValueError(f"tikhonov is {self.tikhonov}: give a part of the largest singular value, such as 1e-3")
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((given, points))) or mapped_axes(mesh):
+            raise ValueError("the system at scattered points is solved by several programs: call outside of jit")
+        if points.size < unknowns and not self.tikhonov:
+            raise ValueError(f"there are {points.size} samples of {unknowns} unknowns: take more, or give tikhonov=")
 
 
-def inverse_at_points(
-    request: Request,
-    points: Scattered,
-    sizes: tuple[int, ...],
-    axes: Sequence[int] | None,
-    norm: str | None,
-    options: Options,
-    limits: Limits,
-) -> Solution:
-    """The image of these sizes whose values at the points are those of a request, or nearest to them."""
-    limits.check()
-    setting, dtype = request.setting, options.dtype(request.setting.dtype)
-    _check(request, points, math.prod(sizes), limits)
-    how = (dtype, options.dots(setting.dtype, setting.machine.chip.unit), {"norm": norm, "tol": LEAST_TOL[dtype.name]})
-    plan = scattered_plan_for(problem_of_values(setting, points, sizes, axes, *how, options.out_spec))
-    given = brought(request._replace(arrays=(_complex(request),), planes=False), plan.out_layout)
-    right, normal = plan.execute(given, adjoint=True), plan.normal()
-    low, high = _extremes(normal, right)
-    weight = high * (limits.tikhonov or 0.0) ** 2
-    least, most = math.sqrt(low + weight), math.sqrt(high + weight)
-    condition = most / least if least > most * TINY else math.inf
-    _check_condition(condition, float(jnp.finfo(dtype).eps))
-    stop = (limits.iterations or ITERATIONS, limits.tol or least_tol(dtype))
-    x, taken = _solved(lambda p: _plus(normal(p), p, weight), right, *stop)
-    (samples,) = given.arrays
-    rest = ended(jax.tree.map(jnp.subtract, samples, plan(x)))
-    residual = ended(jnp.sqrt(over(dot(rest, rest), dot(samples, samples))))
-    value = PlanePair(mapped(jnp.real, x), mapped(jnp.imag, x)) if request.planes else x
-    return Solution(value, residual, (condition,), (ITERATIVE,), (len(taken),))
+class PointsPlan(Plan):
+    """A plan to values at scattered points; `mf.plan` makes that of the sum
+    itself.
 
+    >>> plan = mf.plan((4,), points=mf.Scattered.turns([[0.0], [0.25]]))
+    >>> plan(np.ones(4)).real.round(3).tolist()
+    [4.0, 0.0]
+    """
 
-def _check(request: Request, points: Scattered, unknowns: int, limits: Limits) -> None:
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((request.arrays, points)))
-    if traced or mapped_axes(request.setting.mesh):
-        raise ValueError("the system at scattered points is solved by several programs: call outside of jit")
-    if points.log_radius is not None:
-        raise ValueError(
-            "the points are off the unit circle, where the normal equations are no convolution: drop radius"
-        )
-    if points.size < unknowns and not limits.tikhonov:
-        raise ValueError(f"there are {points.size} samples of {unknowns} unknowns: take more, or give tikhonov=")
+    def inverse(self, y: AnyArray, *, donate: bool = False) -> Any:
+        """Scattered samples have no inverse transform.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("scattered samples have no inverse transform: solve for the image with plan.solve(y)")
+
+    def solve(
+        self,
+        y: AnyArray,
+        *,
+        tikhonov: float | None = None,
+        truncation: float | None = None,
+        method: str = "auto",
+        tol: float | None = None,
+        iterations: int | None = None,
+    ) -> Solution:
+        """The image whose samples are y, or nearest to them: as `ikdftn`, by
+        the plan's own steps.
+
+        Raises:
+            ValueError: as `ikdftn`.
+        """
+        limits, arrays = Limits.of(method, truncation, tol, iterations, tikhonov), self._fitted(self.out_layout, y)
+        batch = max(1, math.prod(self.out_shape) // max(1, self._points.size))
+        limits.check(arrays, self._points, math.prod(self.shape) // batch, self.mesh)
+        return self.solved(arrays, limits, is_planes(y))
+
+    @property
+    def _points(self) -> Scattered:
+        (points,) = self.sources
+        assert isinstance(points, Scattered)
+        return points
+
+    def _gram(self) -> Operator:
+        """A^H A, by the transform and its adjoint."""
+        return lambda x: self.adjoint(ended(self(x)))
+
+    def solved(self, given: Arrays, limits: Limits, planes: bool) -> Solution:
+        """The solution for samples stored in `out_layout`, of a system that is
+        checked.
+        """
+        samples = mapped(lax.complex, *given) if len(given) == 2 else given[0]
+        right: Any = self.adjoint(samples)
+        normal = self._gram()
+        low, high = _extremes(normal, right)
+        weight = high * (limits.tikhonov or 0.0) ** 2
+        least, most = math.sqrt(low + weight), math.sqrt(high + weight)
+        condition = most / least if least > most * TINY else math.inf
+        _check_condition(condition, float(jnp.finfo(self.dtype).eps))
+        stop = (limits.iterations or ITERATIONS, limits.tol or least_tol(self.dtype))
+        x, taken = _solved(lambda p: _plus(normal(p), p, weight), right, *stop)
+        rest = ended(jax.tree.map(jnp.subtract, samples, self(x)))
+        residual = ended(jnp.sqrt(over(dot(rest, rest), dot(samples, samples))))
+        value = PlanePair(mapped(jnp.real, x), mapped(jnp.imag, x)) if planes else x
+        return Solution(value, residual, (condition,), (ITERATIVE,), (len(taken),))
 
 
 def _check_condition(condition: float, eps: float) -> None:
@@ -99,10 +132,6 @@ def _check_condition(condition: float, eps: float) -> None:
             f"{math.sqrt(ATTAINABLE / eps):.2g} in a type of precision {eps:.1g}: take points nearer to uniform, fewer "
             "unknowns, precision='float64', or tikhonov="
         )
-
-
-def _complex(request: Request) -> Any:
-    return mapped(lax.complex, *request.arrays) if len(request.arrays) == 2 else request.arrays[0]
 
 
 def _extremes(normal: Operator, like: Any) -> tuple[float, float]:

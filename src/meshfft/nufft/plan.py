@@ -29,10 +29,11 @@ from ..plans.table import WIDTH
 from ..steps.base import Step, at_slot
 from ..walks.walk import Walk
 from .grid.window import LEAST_TOL, Window
+from .inverse import PointsPlan
 from .moving import Planned, at_moved
 from .points import Scattered, known_kind
 from .problem import brought
-from .solvers import NormalPlan, circle, transformed
+from .solvers import NormalPlan, Operator, circle, transformed
 from .steps.point_step import sub_layout
 
 
@@ -44,7 +45,7 @@ class Checked(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ScatteredPlan(Plan):
+class ScatteredPlan(PointsPlan):
     """A plan to values at scattered points; made by `scattered_plan`.
 
     Attributes:
@@ -137,21 +138,12 @@ class ScatteredPlan(Plan):
         """
         return self._at(c, placed, points, donate, back=True)
 
-    def inverse(self, y: AnyArray, *, donate: bool = False) -> Any:
-        """Scattered samples have no inverse of their own.
+    @property
+    def _points(self) -> Scattered:
+        return self.points
 
-        Raises:
-            ValueError: always; solve with `normal`, or call `reconstruct`.
-        """
-        raise ValueError("scattered samples have no inverse: solve with plan.normal(), or call mf.reconstruct")
-
-    def solve(self, y: AnyArray, **how: Any) -> Any:
-        """As `inverse`.
-
-        Raises:
-            ValueError: always.
-        """
-        return self.inverse(y)
+    def _gram(self) -> Operator:
+        return self.normal()
 
     def _at(self, a: AnyArray, placed: bool, points: Scattered | None, donate: bool, back: bool) -> Any:
         run = self.owner if placed else self._plain

@@ -21,18 +21,22 @@ from ..layout.padded_array import Transformed
 from ..numerics.dtypes import check_reached, real_dtype
 from ..operators.operands import DeviceTables
 from ..plans.execute import tried
-from ..plans.options import Options
+from ..plans.inverse_solve import Solution
+from ..plans.options import Definition, Options
 from ..plans.plan import Plan
+from ..plans.planning import planned
 from ..plans.request import Request, Setting
 from ..steps.base import Step
 from ..walks.choice import moves
 from ..walks.walk import Walk
 from .grid.balance import lend
 from .grid.binning import Tables
+from .grid.window import LEAST_TOL
+from .inverse import Limits, PointsPlan
 from .plan import ScatteredPlan
 from .points import Scattered, anywhere
 from .post_transform import PostTransform, to_grid, values_layout
-from .problem import ScatteredProblem, axes_of_cuts, points_layout, problem_of
+from .problem import ScatteredProblem, axes_of_cuts, brought, points_layout, problem_of, problem_of_values
 from .steps import Deconvolve, RingPoints, TileBalance
 from .steps.known_points import exchange_of
 from .steps.point_step import sub_layout
@@ -40,7 +44,7 @@ from .steps.point_step import sub_layout
 LOG = logging.getLogger("meshfft")
 
 
-def plan_to_points(problem: ScatteredProblem) -> Plan:
+def plan_to_points(problem: ScatteredProblem) -> PointsPlan:
     """The plan from an image to values as the caller has or wants them, by the method asked for or the cheaper one."""
     if problem.method == "kdft" or problem.points.size == 0:
         plan = ring_plan(problem)
@@ -52,7 +56,8 @@ def plan_to_points(problem: ScatteredProblem) -> Plan:
     if goal is None or goal == end or goal.mesh_axes != end.mesh_axes:
         return plan
     onward = moves(end, goal, plan.machine, plan.dtype.itemsize, plan.dots)
-    return problem.plan(dataclasses.replace(plan.walk, steps=(*plan.walk.steps, *onward.steps)), plan.sources)
+    walk = dataclasses.replace(plan.walk, steps=(*plan.walk.steps, *onward.steps))
+    return PointsPlan(*problem.parts(walk, plan.sources))
 
 
 @functools.lru_cache(maxsize=32)
@@ -68,12 +73,14 @@ def scattered_plan_for(problem: ScatteredProblem) -> ScatteredPlan:
 
 
 @functools.lru_cache(maxsize=32)
-def _known_plan(problem: ScatteredProblem) -> Plan:
+def _known_plan(problem: ScatteredProblem) -> PointsPlan:
     instead = rings(problem)
     if not instead:
         return scattered_plan_for(problem)
     walk, post = to_grid(problem, instead)
-    return problem.plan(walk, (problem.points,)) if post is None else _placed_plan(problem, walk, post)
+    if post is None:
+        return PointsPlan(*problem.parts(walk, (problem.points,)))
+    return _placed_plan(problem, walk, post)
 
 
 def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> ScatteredPlan:
@@ -143,11 +150,11 @@ def _remade(problem: ScatteredProblem, **changes: object) -> ScatteredPlan:
     return scattered_plan_for(problem._replace(**changes))  # type: ignore[arg-type]
 
 
-def _traced_plan(problem: ScatteredProblem) -> Plan:
+def _traced_plan(problem: ScatteredProblem) -> PointsPlan:
     walk = _traced_walk(problem._replace(points=anywhere(problem.points)))
     if (machine := tried(walk, problem.machine, problem.dtype.itemsize)) is not problem.machine:
         return _traced_plan(problem._replace(machine=machine))
-    return problem.plan(walk, (problem.points,))
+    return PointsPlan(*problem.parts(walk, (problem.points,)))
 
 
 @functools.lru_cache(maxsize=32)
@@ -164,14 +171,15 @@ def rings(problem: ScatteredProblem) -> tuple[RingPoints, ...]:
     return tuple(step for step in steps if Walk(problem.start, (step,)).error(problem.dtype.itemsize) <= problem.tol)
 
 
-def ring_plan(problem: ScatteredProblem) -> Plan:
+def ring_plan(problem: ScatteredProblem) -> PointsPlan:
     """The plan of the sum itself; without points, of a sum of nothing."""
     if problem.origin != "corner" and problem.points.size:
         raise ValueError(f"method 'kdft' has origin 'corner', this is {problem.origin!r}: use method='auto'")
     machine, start, itemsize = problem.machine, problem.start, problem.dtype.itemsize
     steps = _ring_steps(problem._replace(points=anywhere(problem.points)), _unit(problem.points))
     step = min(steps, key=lambda step: machine.price(step.work(start, itemsize, machine.chip)))
-    return problem.plan(Walk(start, (step,), problem.scale, machine.chip.planes), (problem.points,))
+    walk = Walk(start, (step,), problem.scale, machine.chip.planes)
+    return PointsPlan(*problem.parts(walk, (problem.points,)))
 
 
 @functools.lru_cache(maxsize=256)
@@ -193,17 +201,57 @@ def at_points(
     request: Request, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
 ) -> Transformed:
     """The sum itself, for `kdftn`."""
+    return _sum_plan(request.setting, points, axes, norm, options).execute(request)
+
+
+@planned.register(Scattered)
+def _planned(points: Scattered, setting: Setting, definition: Definition, options: Options) -> Plan:
+    """The sum itself, for `mf.plan`."""
+    other = {"s": definition.s, "kind": definition.kind != "fft", "inverse": definition.inverse}
+    if wrong := [f"{name}=" for name, given in {**other, "margin": np.any(definition.margin)}.items() if given]:
+        raise ValueError(f"Scattered points go without {wrong[0]}: leave it out")
+    if options.method not in ("auto", "kdft"):
+        raise ValueError(f"Scattered points need dense products: use method='auto' or 'kdft', not {options.method!r}")
+    return _sum_plan(setting, points, definition.axes, definition.norm, options)
+
+
+def _sum_plan(
+    setting: Setting, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
+) -> Plan:
     options.check()
     if options.wire != "exact":
         raise ValueError(f"wire is {options.wire!r}, and Scattered points send exactly: leave it out")
-    setting, spec = request.setting, options.out_spec
+    spec = options.out_spec
     dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, setting.machine.chip.unit)
-    what = {"norm": norm, "method": "kdft", "ring": options.ring}
+    what = {"norm": norm, "method": "kdft", "ring": options.ring, "order": options.order}
     plan = plan_to_points(problem_of(setting, setting.start, points, axes, dtype, dots, what, spec))
     check_reached(options.precision, plan.error)
     check_blocks(plan.out_layout, real_dtype(dtype).itemsize, setting.room, "the result")
     _check_known(setting, plan.out_layout, spec)
-    return plan.execute(request)
+    return plan
+
+
+def solved_at_points(
+    request: Request,
+    points: Scattered,
+    sizes: tuple[int, ...],
+    axes: Sequence[int] | None,
+    norm: str | None,
+    options: Options,
+    limits: Limits,
+) -> Solution:
+    """The image of these sizes whose values at the points are those of a request, or nearest to them."""
+    setting, dtype = request.setting, options.dtype(request.setting.dtype)
+    limits.check(request.arrays, points, math.prod(sizes), setting.mesh)
+    what: dict[str, object] = {"norm": norm, "tol": LEAST_TOL[dtype.name]}
+    if off := points.log_radius is not None:
+        what |= {"method": "kdft", "ring": options.ring}
+    elif options.ring != "auto":
+        raise ValueError(f"ring is {options.ring!r}, and FFTs solve at points on the unit circle: leave it out")
+    how = (dtype, options.dots(setting.dtype, setting.machine.chip.unit), what, options.out_spec)
+    problem = problem_of_values(setting, points, sizes, axes, *how)
+    plan = ring_plan(problem) if off else scattered_plan_for(problem)
+    return plan.solved(brought(request, plan.out_layout).arrays, limits, request.planes)
 
 
 def _check_known(setting: Setting, end: Layout, spec: Spec | None) -> None:

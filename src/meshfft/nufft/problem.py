@@ -22,7 +22,6 @@ from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
 from ..operators.operands import Source
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer
-from ..plans.plan import Plan
 from ..plans.request import Request, Setting
 from ..walks.choice import ORDERS, recut
 from ..walks.walk import Walk
@@ -76,9 +75,6 @@ class ScatteredProblem(NamedTuple):
         """The layout of the caller's values without batch dimensions."""
         values = self.values
         return None if values is None else sub_layout(values, range(values.ndim - len(self.points.shape), values.ndim))
-
-    def plan(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
-        return Plan(*self.parts(walk, sources))
 
     def parts(self, walk: Walk, sources: tuple[Source | None, ...]) -> tuple[Any, ...]:
         """The fields of a Plan of this problem."""

@@ -106,7 +106,7 @@ def nufftn_type3(
     what = (setting.mesh, setting.machine, dtype, dots)
     if lengths.size == 0 or frequencies.size == 0:  # a sum of nothing, or at no frequency
         dims = tuple(range(start.ndim - len(lengths.shape), start.ndim))
-        plan = ring_plan(ScatteredProblem(start, dims, _anyhow(frequencies, len(dims)), *what))
+        plan: Plan = ring_plan(ScatteredProblem(start, dims, _anyhow(frequencies, len(dims)), *what))
     else:
         problem = ScatteredProblem(start, (), frequencies.settled, *what, tol=plain_number(tol))
         plan = type3_plan(start, lengths, problem)
@@ -194,7 +194,7 @@ def _joined(
     assert isinstance(first, DeviceTables)
     tables = DeviceTables(_factored(first.host, there.slots, behind), problem.mesh, there.placed_layout.axes[-1])
     whole = Walk(back.start, (*back.steps, *on), there.walk.scale, there.walk.planes)
-    return problem.plan(whole, (*held, tables, *others))
+    return Plan(*problem.parts(whole, (*held, tables, *others)))
 
 
 def _factored(tables: Tables[np.ndarray], order: np.ndarray, factors: np.ndarray) -> Tables[np.ndarray]:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, cast, get_args, get_type_hints
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 import numpy as np
 from jax import Array
@@ -24,6 +24,15 @@ PointsLike = Points | Sequence[Points | None] | None
 Widths = tuple[tuple[int, int], ...]  # dimensions, and the margins of their blocks
 
 
+class InPlane(Protocol):
+    """Scattered points, which `nufft/` has."""
+
+    @property
+    def in_turns(self) -> np.ndarray: ...
+    @property
+    def dims(self) -> int: ...
+
+
 class Definition(NamedTuple):
     """The transform; `plan` documents each field."""
 
@@ -33,7 +42,7 @@ class Definition(NamedTuple):
     norm: str | None = None
     kind: str = "fft"
     inverse: bool = False
-    points: PointsLike = None
+    points: PointsLike | InPlane = None
     margin: int | Sequence[int] = 0
 
     @property
@@ -104,7 +113,7 @@ class PlanHow(TypedDict, total=False):
     norm: str | None
     kind: str
     inverse: bool
-    points: PointsLike
+    points: PointsLike | InPlane
     margin: int | Sequence[int]
     method: str
     order: str

@@ -18,7 +18,6 @@ from ..machine.machine import topology as named
 from ..numerics.dtypes import check_reached, real_dtype
 from ..numerics.units import quantity
 from ..operators.operands import entries, sampled
-from ..operators.points import Points
 from ..operators.transform import Transform, check_once, integers, is_integer, resolve, transform_of
 from ..steps import Margin
 from ..steps.kept_dense import KeptRows, kept_rows
@@ -108,7 +107,8 @@ def plan(
             that are for real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to
             "dst-4", or its inverse.
-        points: as `kdftn`, without `s` and `inverse`.
+        points: as `kdftn`, without `s` and `inverse`; at a Scattered the plan
+            of the sum itself.
         precompute: keep the matrix rows of dense products on the devices, each
             made once, at the first call, and kept as long as the plan. In
             your own `jit` or `shard_map`, and for half spectra, every call
@@ -166,6 +166,8 @@ def out_spec(
     kept = _plans(shape, mesh, spec, topology, definition, options)[0]
     if any(kept.margin):
         raise ValueError(f"functions have no margins, as {kept.margin}: mf.plan(...).out_layout.spec tells a plan's")
+    if not kept.transform.dims:  # nothing is transformed, or scattered points end it
+        return kept.out_layout.spec
     setting = Setting(kept.in_layout, mesh, kept.machine, kept.in_dtype)
     return plan_for(setting, kept.transform, options).out_layout.spec
 
@@ -219,11 +221,9 @@ def _plan(
     dims, _ = resolve(start.shape, definition.s, definition.axes, definition.kind, definition.inverse)
     widths = widths_of(definition.margin, start, dims)
     start = Margin(widths, onto=False).after(start) if widths else start
-    transform, samples = _transform(start.shape, definition, options)
     settings = (Setting(start, mesh, machine, definition.in_dtype) for machine in machines(mesh, topology))
-    best = min((plan_for(setting, transform, options, evades=False) for setting in settings), key=_rank)
+    best = min((planned(definition.points, setting, definition, options) for setting in settings), key=_rank)
     best = dataclasses.replace(best, walk=_framed(best.walk, widths)) if widths else best
-    best = dataclasses.replace(best, sources=samples) if samples else best
     return _precomputed(best) if options.precompute else best
 
 
@@ -243,6 +243,21 @@ def _precomputed(plan: Plan) -> Plan:
     return dataclasses.replace(plan, sources=sources) if nbytes else plan
 
 
+@functools.singledispatch
+def planned(points: object, setting: Setting, definition: Definition, options: Options) -> Plan:
+    """The plan at points of each axis, or at uniform frequencies; `nufft/` registers that at Scattered points."""
+    shape, kind, inverse = setting.start.shape, definition.kind, definition.inverse
+    dims, lengths = resolve(shape, definition.s, definition.axes, kind, inverse)
+    if points is None:
+        return plan_for(setting, transform_of(dims, lengths, definition.norm, inverse, kind), options, evades=False)
+    if definition.s is not None or inverse or kind != "fft":
+        raise ValueError("points cannot go with s, kind or inverse: give as many points as are wanted")
+    check_once(dims)
+    samples = entries(points, dims)
+    transform = sampled(shape, dims, samples, definition.norm, options.dtype(definition.in_dtype))
+    return dataclasses.replace(plan_for(setting, transform, options, evades=False), sources=samples)
+
+
 def _rank(plan: Plan) -> tuple[bool, float]:
     return plan.fits is False, plan.seconds or 0.0
 
@@ -256,20 +271,6 @@ def laid_out(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> L
         remedy = "say with spec= which axes cut which dimension"
         raise ValueError(f"the mesh has {len(sizes)} axes, the array {len(shape)} dimensions: {remedy}")
     return from_spec(shape, sizes, tuple(sizes) if spec is None else spec)
-
-
-def _transform(
-    shape: tuple[int, ...], definition: Definition, options: Options
-) -> tuple[Transform, tuple[Points | None, ...]]:
-    norm, kind, inverse, points = definition.norm, definition.kind, definition.inverse, definition.points
-    dims, lengths = resolve(shape, definition.s, definition.axes, kind, inverse)
-    if points is None:
-        return transform_of(dims, lengths, norm, inverse, kind), ()
-    if definition.s is not None or inverse or kind != "fft":
-        raise ValueError("points cannot go with s, kind or inverse: give as many points as are wanted")
-    check_once(dims)
-    samples = entries(points, dims)
-    return sampled(shape, dims, samples, norm, options.dtype(definition.in_dtype)), samples
 
 
 @functools.lru_cache(maxsize=1024)
