@@ -30,7 +30,7 @@ spectral: fields picture / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
 io: grid refusals / source / flat record / labels nifti / hdf5 zarr / hdf5_writer ismrmrd / writing
 out_of_core: tiles / journal passes transfer / run
-cli: output / flags / cluster / request scattered / plan reconstruct transform / app
+cli: output / flags / cluster points / request scattered / plan reconstruct transform / app
 """
 
 

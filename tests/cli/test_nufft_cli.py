@@ -82,6 +82,19 @@ def test_values_and_their_adjoint(words: list[str], origin: str, scale: float, f
     assert kept["tol"] == (1e-10 if "--tol" in words else 1e-6) and kept["width"] >= 7
 
 
+def test_the_sum_itself_and_its_adjoint() -> None:
+    """Catches a window where the sum was asked for, radii that are lost, and a record of a grid that there is none."""
+    np.savez("off.npz", turns=TURNS, radius=0.99)
+    radii, flat = 0.99 ** -np.indices(SHAPE).reshape(2, -1).sum(0), np.load("x.npy").reshape(COILS, -1)
+    double = ["--method", "kdft", "--precision", "float64", "--mesh", "2", "--overwrite"]
+    for words, waves in ((TURNED, _waves()), (["--points", "off.npz", "--points-unit", "turns"], _waves() * radii)):
+        made = json.loads(call("nufft", "x.npy", "c.npy", *words, *double, "--json"))
+        assert error(np.load("c.npy").reshape(COILS, -1), flat @ waves.T) < 4e-15
+        assert made["method"] == "kdft" and made["unit"] == "turns" and "width" not in made
+    call("nufft", "c.npy", "again.npy", "--adjoint", *SIZE, *words, *double)
+    assert error(np.load("again.npy").reshape(COILS, -1), flat @ waves.T @ waves.conj()) < 4e-15
+
+
 def test_real_images_of_other_files() -> None:
     """Catches real or integer pixels that are read as something else, and a dataset that is not the one named."""
     h5py = pytest.importorskip("h5py")
@@ -153,7 +166,7 @@ def test_reconstruction_of_one_file_with_weights_and_without_maps() -> None:
 
 KSPACE = ["reconstruct", "k.npy", "out.npy"]
 BAD: list[tuple[list[str], str]] = [
-    (["nufft", "x.npy", "c.npy", *AT], "give --points-unit turns (cycles per pixel), radians"),
+    (["nufft", "x.npy", "c.npy", *AT], "give --points-unit turns (cycles per sample), radians"),
     (["nufft", "x.npy", "c.npy", *AT, "--points-unit", "degrees"], "--points-unit 'degrees' is not known"),
     (["nufft", "x.npy", "c.npy", "--points", "radians.npy", "--points-unit", "turns"], "give another --points-unit"),
     (["nufft", "x.npy", "c.npy", "--points", "view.npy", "--points-unit", "turns"], "repeats with every turn"),
@@ -162,8 +175,17 @@ BAD: list[tuple[list[str], str]] = [
     (["nufft", "x.npy", "c.npy", "--points", "flat.npy", "--points-unit", "turns"], "has shape (7,)"),
     (
         ["nufft", "x.npy", "c.npy", "--points", "x.npy", "--points-unit", "turns"],
-        "x.npy has shape (2, 12, 10) and",
+        "x.npy is complex, --points-unit turns is for real numbers",
     ),
+    (
+        ["nufft", "x.npy", "c.npy", "--points", "four.npy", "--points-unit", "turns"],
+        "four.npy has shape (5, 4) and the image 3 dimensions: give points (..., d)",
+    ),
+    (["nufft", "x.npy", "c.npy", "--points", "z.npy"], "give points on it or --method kdft"),
+    ([*KSPACE, "--points", "z.npy", *SIZE], "where there is no fine grid: give points on it\n"),
+    (["nufft", "x.npy", "c.npy", *TURNED, "--method", "sum"], "give one of auto, transpose, cooley-tukey, kdft"),
+    (["nufft", "x.npy", "c.npy", *TURNED, "--method", "kdft", "--sigma", "2"], "leave out --sigma"),
+    (["nufft", "x.npy", "c.npy", *TURNED, "--method", "kdft", "--origin", "centre"], "leave out --origin centre"),
     (["nufft", "x.npy", "c.npy", "--points-unit", "turns"], "no dataset traj: give the points with --points FILE"),
     (["nufft", "x.npy", "c.npy", *TURNED, *SIZE], "--shape goes with --adjoint: leave it out"),
     (["nufft", "x.npy", "c.npy", *TURNED, "--adjoint"], "--shape goes with --adjoint: give --shape"),
@@ -198,6 +220,8 @@ def test_what_is_wrong_is_refused(words: list[str], text: str) -> None:
     np.save("hole.npy", hole)
     np.save("flat.npy", TURNS.ravel()[:7])
     np.save("x1.npy", IMAGE[:1])
+    np.save("four.npy", np.zeros((5, 4)))
+    np.save("z.npy", 0.9 * np.exp(2j * np.pi * TURNS))
     assert text in refused(*words)
 
 
@@ -216,7 +240,7 @@ def test_a_note_on_units_starts_no_devices(monkeypatch: pytest.MonkeyPatch, caps
     for name in ("process_count", "process_index", "devices"):
         monkeypatch.setattr(jax, name, started)
     asked: Any = SimpleNamespace(points_unit="radians", shape=SHAPE)
-    scattered.points_at(asked, TURNS / 4, Path("p.npy"))
+    scattered.points_at(asked, {"": TURNS / 4}, Path("p.npy"))
     assert "are these turns?" in capsys.readouterr().err
 
 

@@ -83,13 +83,79 @@ def test_what_samples_do_not_determine_needs_a_weight(work: np.ndarray) -> None:
     assert "Tikhonov" in call("transform", "y.npy", "b.npy", *words, "--solve", "--tikhonov", "1e-3")
 
 
+IMAGE, MANY = (6, 8), (10, 12)
+K = RNG.uniform(-0.5, 0.5, (*MANY, 2))
+RADII = np.exp(RNG.uniform(-0.03, 0.03, (*MANY, 2)))
+SCATTERED = ["--points", "k.npy", *TURNED]
+
+
+def waves(z: np.ndarray, shape: tuple[int, ...] = IMAGE) -> np.ndarray:
+    """z_j1^-n1 z_j2^-n2, of shape (points, pixels)."""
+    first, second = (z.reshape(-1, 2)[:, j, None] ** -np.arange(n) for j, n in enumerate(shape))
+    return (first[:, :, None] * second[:, None]).reshape(len(first), -1)
+
+
+@pytest.fixture
+def cloud() -> np.ndarray:
+    """Two images, and scattered points on and off the unit circle, in every unit."""
+    np.save("k.npy", K)
+    np.save("view.npy", K * IMAGE)
+    np.savez("radians.npz", k=np.asfortranarray(2 * np.pi * K), radius=RADII)
+    np.savez("one.npz", k=K, radius=0.99)
+    np.save("z.npy", RADII * np.exp(2j * np.pi * K))
+    images = noise((2, *IMAGE), "complex128")
+    np.save("images.npy", images)
+    return images
+
+
+@pytest.mark.usefixtures("x64")
+def test_scattered_points(cloud: np.ndarray) -> None:
+    """Catches a unit, a radius or Fortran order that is lost, coordinates of other axes, a batch that is sampled."""
+    turn, to = np.exp(2j * np.pi * K), ["--mesh", "2", "--spec", "-,x,-", "--overwrite"]
+    for words, z in (
+        (SCATTERED, turn),
+        (["--points", "view.npy", "--points-unit", "field-of-view"], turn),
+        (["--points", "radians.npz", *RADIANS], RADII * turn),
+        (["--points", "one.npz", *TURNED], 0.99 * turn),
+        (["--points", "z.npy"], RADII * turn),
+    ):
+        assert "complex128 2 x 10 x 12" in call("transform", "images.npy", "c.npy", *to, *words)
+        assert error(np.load("c.npy").reshape(2, -1), cloud.reshape(2, -1) @ waves(z).T) < 4e-15, words
+    swapped = [*SCATTERED, "--axes", "2,1", "--mesh", "2,2", "--spec", "-,x,y", "--ring", "two-way", "--overwrite"]
+    assert "(dense ring, two-way)" in call("transform", "images.npy", "c.npy", *swapped)
+    assert error(np.load("c.npy").reshape(2, -1), cloud.swapaxes(1, 2).reshape(2, -1) @ waves(turn, (8, 6)).T) < 4e-15
+    plan = json.loads(call("plan", "2,6,8", "--mesh", "2", "--spec", "-,x,-", *SCATTERED, "--json"))
+    assert plan["out_shape"] == [2, 10, 12] and plan["method"] == "kdft"
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_array_behind_samples_at_scattered_points(cloud: np.ndarray) -> None:
+    """Catches sizes of other axes, a batch counted as unknowns, a system without radii, and a tolerance of floats."""
+    turn, to = np.exp(2j * np.pi * K), ["--mesh", "2,2", "--spec", "-,x,y", "--overwrite"]
+    solve = ["transform", "c.npy", "again.npy", *to, "--solve", "--unknowns", "6,8"]
+    for words, z in ((SCATTERED, turn), (["--points", "z.npy", "--ring", "one-way"], RADII * turn)):
+        np.save("c.npy", (cloud.reshape(2, -1) @ waves(z).T).reshape(2, *MANY))
+        found = json.loads(call(*solve, *words, "--json"))["solution"]
+        assert found["condition"] == pytest.approx(np.linalg.cond(waves(z)), rel=0.05)
+        assert found["residual"] < 1e-11 and 0 < found["iterations"][0] < 60
+        assert error(np.load("again.npy"), cloud) < 1e-10
+    np.save("c.npy", np.load("c.npy")[0, :2])
+    np.save("k.npy", K[:2])
+    few = ["transform", "c.npy", "few.npy", "--mesh", "1", *SCATTERED, "--solve", "--unknowns", "6,8"]
+    assert "24 samples of 48 unknowns: take more, or give --tikhonov" in refused(*few)
+    np.save("k.npy", K[:2, :, :1] / 50)
+    said = refused(*few[:-1], "12")
+    assert "the condition number is" in said and "--tikhonov" in said
+
+
 ALL = ["--points", "turns.npz", *TURNED]
 BAD: list[tuple[list[str], str]] = [
     (["--points", "turns.npz"], "axis0 is real and no unit is given: give --points-unit turns"),
     (["--points", "turns.npz", "--points-unit", "degrees"], "--points-unit 'degrees' is not known"),
     (["--points", "z.npz", *TURNED], "p is complex, --points-unit turns is for real numbers"),
     (["--points", "missing.npz", *TURNED], "missing.npz: No such file"),
-    (["--points", "x.npy", *TURNED], "has shape (6, 9): give the points of each axis"),
+    (["--points", "x.npy", *TURNED], "x.npy is complex, --points-unit turns is for real numbers"),
+    (["--points", "turns.npz", "--points-unit", "field-of-view"], "axis0 has points of one axis: give them in turns"),
     (["--points", "nan.npz", *TURNED], "nan.npz, axis1: point 2 is not finite"),
     (["--points", "zero.npz"], "zero.npz, axis0: point 1 is z = 0"),
     (["--points", "text.npz", *TURNED], "holds values of dtype"),
@@ -100,7 +166,7 @@ BAD: list[tuple[list[str], str]] = [
     (["--points", "empty.npz", *TURNED], "empty.npz holds no array"),
     (["--points", "mixed.npz", *TURNED], "name all of them axis0, axis1, ..., or none"),
     (["--points", "far.npz", *TURNED], "axis 7 is out of range"),
-    (["--points", "turns.txt", *TURNED], "of no known kind: give a .npz"),
+    (["--points", "turns.txt", *TURNED], "of no known kind: give a file that ends in .npy"),
     (["--points", "radians.npz", *RADIANS, "--axes", "0"], "has points for 2 axes, but 1 would be transformed"),
     ([*ALL, "--axes", "0"], "has points of axes 0,1: leave out --axes"),
     ([*ALL, "--solve"], "the array has 6 samples along axis 0, turns.npz 8 points"),

@@ -35,7 +35,7 @@ EVERY = 1.0  # seconds between two lines of JSON about the same part
 FLAGS = (  # arguments of Python in the library's messages, and the flags that they are here
     (re.compile(r"\b(kind|method|order|precision|ring|engine|wire)='([\w-]+)'"), r"--\1 \2"),
     (re.compile(r"\b(resume|overwrite)=True"), r"--\1"),
-    (re.compile(r"(?<![-\w])(tikhonov|truncation|ring)(?:=(?!\w)|(?= is\b))"), r"--\1"),
+    (re.compile(r"(?<![-\w])(tikhonov|truncation|ring|wire|margin)(?:=(?!\w)|(?= is\b))"), r"--\1"),
     (re.compile(r"s= for fewer unknowns"), "--unknowns for fewer unknowns"),
     (re.compile(r", budget is"), ", --memory is"),
 )

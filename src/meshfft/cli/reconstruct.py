@@ -29,6 +29,7 @@ from ..nufft.points import Scattered
 from . import flags as read
 from .cluster import everywhere
 from .output import guarded
+from .points import dataset_in
 from .scattered import (
     KEY,
     Asked,
@@ -38,8 +39,6 @@ from .scattered import (
     OriginFlag,
     TolFlag,
     asked_for,
-    check_unit_name,
-    dataset_in,
     finish,
     points_at,
     read_points,
@@ -103,7 +102,7 @@ def reconstruct(
     """
 
     def asked() -> Asked:
-        how: read.Keywords = {"tol": tol, "origin": origin, "scan": is_scan(source, files.dataset)}
+        how: read.Keywords = {"tol": tol, "origin": origin}
         more: read.Keywords = {"select": select, "maps": maps, "iterations": iterations, "density": density}
         found = asked_for(source, target, files, at, **how, **more, l2=l2, tv=tv, complex=as_complex)
         encoded = {one.sizes for one in encodings_of(source, files.dataset)} if found.shape is None else set()
@@ -145,7 +144,7 @@ def _measured(asked: Asked) -> Iterator[OpenedData]:
     scan = everywhere(lambda: read_scan(source, dataset, more["select"], trajectory=inside))
     asked.files.say(f"{source}: {scan.words}.")
     asked = _with_unit(asked, scan) if inside else asked
-    points = partial(points_at, asked, scan.points, source) if inside else partial(read_points, asked, None)
+    points = partial(points_at, asked, {"": scan.points}, source) if inside else partial(read_points, asked, None)
     yield asked, scan.values, everywhere(points)
 
 
@@ -155,12 +154,10 @@ def _with_unit(asked: Asked, scan: Scan) -> Asked:
     if scan.cartesian and unit not in (None, "turns"):
         turns = f"{asked.source} is Cartesian and its points are computed, in turns"
         raise ValueError(f"{turns}: leave out --points-unit {unit}")
-    if not scan.cartesian:
-        check_unit_name(unit)
     if unit == "field-of-view" and asked.shape != sizes:
         both = f"{asked.source} encodes a field of view of {sizes} pixels, --shape has {asked.shape}"
         raise ValueError(f"{both}: leave out --shape, or give the points in turns")
-    return asked._replace(points_unit=unit or "turns")
+    return asked._replace(points_unit="turns" if scan.cartesian else unit)
 
 
 def _affine(asked: Asked) -> Affine | None:

@@ -1,25 +1,14 @@
-"""Inputs of `transform` and `plan`: points of axes in a NumPy file, and the record of a file.
+"""Inputs of `transform` and `plan`: points of a file and what they sample, and the record of a file.
 
-    axes    the numbers in the names axis0, axis2, ...; for other names, arr_0, arr_1, ... in order, those of --axes
-    unit    turns or radians for real numbers, never guessed; complex numbers are on the z-plane
-
-The inverse needs no flags if meshfft wrote the file. No file is read past its end, and no array without a valid header.
+The inverse needs no flags if meshfft wrote the file.
 """
 
 import hashlib
 import math
-import re
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import numpy as np
-
 from ..io import Record, Source, inverse_options, open_array
-from ..io.flat import npy_header
-from ..io.refusals import Refused, readable
-from ..layout.memory import check_held
 from ..operators.points import Points
 from ..operators.transform import dims_of
 from ..out_of_core import recorded_devices
@@ -36,10 +25,11 @@ from .flags import (
     read_spec,
     switch,
 )
+from .points import UNITS, Cloud, cloud_of, order_of, points_of, read_arrays
 
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # options that the inverse takes from the file
 FREE = ("source", "target", "files", "given", "sampling")  # compared otherwise, or without effect on the result
-UNITS = ("turns", "radians", "z")
+
 EXCLUDED = {
     "inverse": "leave it out: what samples are of is found by meshfft transform --solve",
     "order": "leave it out: the result is laid out as the samples are",
@@ -51,11 +41,11 @@ EXCLUDED = {
 
 
 class Sampling(NamedTuple):
-    """Points of a file, of axes if it names them, and whether the array is to be found from samples there."""
+    """Points of a file, of axes if it names them or scattered, and whether the array is found from samples there."""
 
     path: Path
     axes: tuple[int, ...] | None
-    points: tuple[Points, ...]
+    points: tuple[Points, ...] | Cloud
     digest: str
     solve: bool
     unknowns: tuple[int, ...] | None
@@ -70,7 +60,7 @@ class SamplingFlags(NamedTuple):
     points: PointsFlag = None
     points_unit: PointsUnitFlag = None
     solve: Annotated[bool, switch("--solve", "Find the array whose samples are IN.")] = False
-    unknowns: Annotated[str | None, option("N,N,...", "Its sizes, if not those of IN.")] = None
+    unknowns: Annotated[str | None, option("N,N,...", "Its sizes, if not those of IN: 64,64.")] = None
     tikhonov: Annotated[float | None, option("X", "Keep it small by this weight: 1e-3.")] = None
     truncation: Annotated[float | None, option("X", "Drop smaller singular values: 1e-3.")] = None
 
@@ -88,10 +78,15 @@ def read_sampling(flags: SamplingFlags) -> Sampling | None:
         return None
     if unit is not None:
         check_choice(unit, UNITS, "--points-unit")
-    arrays = _arrays(path)
-    axes, names = _order(arrays, path)
-    points = tuple(_points(arrays[name], unit, f"{path}, {name}" if name else str(path)) for name in names)
-    numbers = b"".join(f"{name} {arrays[name].dtype} {unit} ".encode() + arrays[name].tobytes() for name in names)
+    arrays = read_arrays(path)
+    points: tuple[Points, ...] | Cloud
+    if "radius" in arrays or any(array.ndim != 1 for array in arrays.values()):
+        axes, names, points = None, sorted(arrays), cloud_of(path, unit, arrays)
+    else:
+        axes, names = order_of(arrays, path)
+        points = tuple(points_of(arrays[name], unit, f"{path}, {name}" if name else str(path)) for name in names)
+    kinds = [f"{name} {arrays[name].shape} {arrays[name].dtype} {unit} ".encode() for name in names]
+    numbers = b"".join(kind + arrays[name].tobytes() for kind, name in zip(kinds, names, strict=True))
     sizes = None if unknowns is None else read_sizes(unknowns, "--unknowns", "64,64")
     return Sampling(path, axes, points, hashlib.sha256(numbers).hexdigest()[:16], solve, sizes, weights)
 
@@ -106,6 +101,8 @@ def check_alone(sampling: Sampling | None, **given: object) -> None:
 def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int, ...] | None) -> Keywords:
     """Shape, axes and points of the plan for an array of a given shape, or for one that is found from such samples."""
     path, points, ndim = sampling.path, sampling.points, len(given)
+    if isinstance(points, Cloud):
+        return _scattered_options(sampling, points, given, axes)
     named = sampling.axes if axes is None else axes
     dims = dims_of(ndim, range(ndim) if named is None else named)
     if sampling.axes is not None:
@@ -125,6 +122,39 @@ def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int,
     return {"shape": tuple(shape), "axes": dims, "points": points}
 
 
+def _scattered_options(
+    sampling: Sampling, cloud: Cloud, given: tuple[int, ...], axes: tuple[int, ...] | None
+) -> Keywords:
+    """The same at scattered points, whose coordinates are those of the axes, by default the last."""
+    many, rest = cloud.dims, len(given) - len(cloud.shape)
+    if sampling.solve:
+        _check_scattered_samples(sampling, cloud, given, rest)
+    ndim = rest + many if sampling.solve else len(given)
+    if ndim < many:
+        has = f"{cloud.path} has points of {many} coordinates, and the array has {ndim} dimensions"
+        raise ValueError(f"{has}: give points (..., d) of at most as many")
+    dims = dims_of(ndim, range(ndim - many, ndim) if axes is None else axes)
+    if len(dims) != many or len(set(dims)) < many:
+        has = f"{cloud.path} has points of {many} coordinates"
+        raise ValueError(f"{has}: leave out --axes, or name {many} different dimensions, one for each")
+    shape = given
+    if sampling.solve:
+        batch, found = iter(given[:rest]), dict(zip(dims, sampling.unknowns or (), strict=True))
+        shape = tuple(found[dim] if dim in found else next(batch) for dim in range(ndim))
+    return {"shape": shape, "axes": dims, "points": cloud.at([shape[dim] for dim in dims])}
+
+
+def _check_scattered_samples(sampling: Sampling, cloud: Cloud, given: tuple[int, ...], rest: int) -> None:
+    if rest < 0 or given[rest:] != cloud.shape:
+        both = f"the array has shape {given}, the points of {cloud.path} {cloud.shape}"
+        raise ValueError(f"{both}: give one sample for each point, with batch dimensions before them")
+    if sampling.unknowns is None or len(sampling.unknowns) != cloud.dims:
+        example = ",".join(["64"] * cloud.dims)
+        raise ValueError(f"scattered points do not tell the sizes of the array: give --unknowns, as {example}")
+    if sampling.weights["truncation"] is not None:
+        raise ValueError("--truncation is for points of axes, and these are scattered: leave it out for --tikhonov")
+
+
 def _check_samples(
     sampling: Sampling, given: tuple[int, ...], dims: tuple[int, ...], points: tuple[Points, ...]
 ) -> None:
@@ -135,68 +165,6 @@ def _check_samples(
     if sampling.unknowns is not None and len(sampling.unknowns) != len(dims):
         many = f"--unknowns has {len(sampling.unknowns)} sizes for {len(dims)} axes"
         raise ValueError(f"{many}: give one for each, as {','.join(str(given[dim]) for dim in dims)}")
-
-
-def _order(arrays: Mapping[str, np.ndarray], path: Path) -> tuple[tuple[int, ...] | None, list[str]]:
-    """Axes in the names, if they have any, and the names in order."""
-    numbered = {name: re.fullmatch(r"(axis|arr_)(0|[1-9][0-9]{0,3})", name) for name in arrays}
-    kinds = {match[1] if match else "" for match in numbered.values()}
-    if "axis" in kinds and len(kinds) > 1:
-        raise ValueError(f"{path} has arrays {', '.join(arrays)}: name all of them axis0, axis1, ..., or none")
-    if kinds not in ({"axis"}, {"arr_"}):
-        return None, list(arrays)
-    numbers = {name: int(match[2]) for name, match in numbered.items() if match}
-    names = sorted(numbers, key=numbers.__getitem__)
-    return (tuple(numbers[name] for name in names) if kinds == {"axis"} else None), names
-
-
-def _points(values: np.ndarray, unit: str | None, what: str) -> Points:
-    if values.dtype.kind == "c" and unit not in (None, "z"):
-        raise ValueError(f"{what} is complex, --points-unit {unit} is for real numbers: leave it out for z")
-    if values.dtype.kind != "c" and unit is None:
-        choices = "turns (cycles per sample), radians (per sample) or z (of the z-plane)"
-        raise ValueError(f"{what} is real and no unit is given: give --points-unit {choices}")
-    try:
-        if unit in ("turns", "radians"):
-            return Points.turns(values) if unit == "turns" else Points.radians(values)
-        return Points.z(values)
-    except ValueError as error:
-        raise ValueError(f"{what}: {error}") from None
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    if path.suffix == ".npy":
-        with open_array(path) as source:
-            _check_line(str(path), source.shape, source.dtype)
-            return {"": source[:]}
-    if path.suffix != ".npz":
-        raise ValueError(f"--points {path} is of no known kind: give a .npz with an array an axis, or a .npy for one")
-    with readable(path), zipfile.ZipFile(path) as archive:
-        found = {one.filename.removesuffix(".npy"): _member(path, archive, one) for one in archive.infolist()}
-        if len(found) < len(archive.infolist()):
-            raise Refused(f"{path} holds several arrays of one name: name them axis0, axis1, ...")
-        if not found:
-            raise Refused(f"{path} holds no array: give one for each axis, as numpy.savez writes them")
-        return found
-
-
-def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-    with archive.open(info) as file:
-        shape, _, dtype, _ = npy_header(path, file)
-        nbytes = _check_line(f"{path}, {info.filename.removesuffix('.npy')}", shape, dtype)
-        raw = file.read(nbytes)
-    if len(raw) < nbytes:
-        raise ValueError(f"{len(raw)} bytes of numbers for shape {shape}")
-    return np.frombuffer(raw, dtype)
-
-
-def _check_line(what: str, shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """The bytes of the points of one axis; refuses more dimensions, and more than memory holds."""
-    if len(shape) != 1:
-        raise Refused(f"{what} has shape {shape}: give the points of each axis as an array of one dimension")
-    nbytes = math.prod(shape) * dtype.itemsize
-    check_held(nbytes, what, "give fewer points")
-    return nbytes
 
 
 class Flags(NamedTuple):
@@ -227,13 +195,14 @@ class Flags(NamedTuple):
         given = {name: value for name, value in self.given.items() if value is not None}
         other = given.keys() & {"kind", "axes"}  # only the scale of another transform is known
         known = {name: recorded[name] for name in (("norm",) if other else KNOWN) if name in recorded}
+        where: Keywords = {"shape": array.shape}
+        if self.sampling:
+            where = sampled_options(self.sampling, array.shape, self.given["axes"])
         if recorded and not (self.mesh or self.spec):
             spec = recorded["spec"]
         else:
-            spec = read_spec(self.spec, self.mesh_sizes(array), array.ndim)
-        shape = {"shape": array.shape}
-        points = sampled_options(self.sampling, array.shape, self.given["axes"]) if self.sampling else shape
-        return {**known, **given, "inverse": self.inverse, "dtype": array.dtype, "spec": spec, **points}
+            spec = read_spec(self.spec, self.mesh_sizes(array), len(where["shape"]))
+        return {**known, **given, "inverse": self.inverse, "dtype": array.dtype, "spec": spec, **where}
 
     def mesh_sizes(self, array: Source) -> dict[str, int]:
         if self.mesh is not None:

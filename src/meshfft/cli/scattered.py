@@ -2,6 +2,7 @@
 
     turns          cycles per pixel            radians   per pixel
     field-of-view  cycles per field of view, from -N/2 to N/2 along a dimension of N pixels
+    z              complex numbers on the z-plane
 
 Points have the shape (..., d), coordinate j for dimension j of the image. Their unit is never guessed.
 """
@@ -10,10 +11,9 @@ import contextlib
 import dataclasses
 import hashlib
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,29 +24,29 @@ import meshfft
 from ..extras import versions_of
 from ..io import Source, identity, open_array, write_array
 from ..io.record import PACKAGES
-from ..io.source import has_names, results
-from ..layout.memory import check_held
+from ..io.source import results
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered
 from ..nufft.problem import ORIGINS
 from ..operators.transform import NORMS
+from ..plans.plan import Plan
 from . import flags as read
 from .cluster import agree, check_files, check_run, deciding, everywhere, run_in, start_mesh
-from .output import Timing, guarded, waiting, warn
+from .output import Timing, guarded, waiting
+from .points import UNITS, cloud_of, dataset_in, read_arrays
 
-UNITS = ("turns", "radians", "field-of-view")
 PRECISIONS = ("float32", "float64")
 FREE = ("source", "target", "points", "files")  # do not affect the result, or are compared otherwise
-TURN, HALF = 1 + 1e-6, 0.5 + 1e-6
 KEY = "meshfft_scattered"
 
+METHOD = "kdft: the sum itself; auto, transpose or cooley-tukey: of the fine grid."
 TolFlag = Annotated[float, read.option("X", "Relative error: 1e-2 to 1e-6, of doubles to 1e-12.")]
 OriginFlag = Annotated[str, read.option("NAME", "Pixels count from the corner or the centre (N // 2).")]
 
 
 class AtPoints(NamedTuple):
-    points: Annotated[Path | None, read.option("FILE", "Coordinates (..., d): .npy, .h5 (dataset traj), .zarr.")] = None
-    points_unit: Annotated[str | None, read.option("NAME", "turns (per pixel), radians or field-of-view.")] = None
+    points: Annotated[Path | None, read.option("FILE", "Coordinates (..., d): .npy, .npz, .h5 (traj), .zarr.")] = None
+    points_unit: Annotated[str | None, read.option("NAME", "turns (per pixel), radians, field-of-view; z.")] = None
     shape: Annotated[str | None, read.option("N,N,...", "Pixels along each dimension: 128,128.")] = None
     mesh: Annotated[str | None, read.option("P,P,...", "Devices along mesh axes x, y, z, w; else one.")] = None
     spec: Annotated[str | None, read.option("A,A,...", "Mesh axes that cut each dimension of the image: -,x,y.")] = None
@@ -72,7 +72,8 @@ class Asked(NamedTuple):
 
     def deciding(self, points: Scattered, kind: str) -> dict[str, str]:
         values = {name: value for name, value in self._asdict().items() if name not in FREE}
-        values["points"] = hashlib.sha256(np.ascontiguousarray(points.in_turns).data).hexdigest()[:16]
+        numbers = (points.in_turns, *(() if points.log_radius is None else (np.asarray(points.log_radius),)))
+        values["points"] = hashlib.sha256(b"".join(one.tobytes() for one in numbers)).hexdigest()[:16]
         return {"the command": kind, **deciding(self.target, self.files, values)}
 
 
@@ -85,7 +86,7 @@ class Command(NamedTuple):
     even: bool  # whether the mesh has to divide the images
     opened: Callable[[Asked], contextlib.AbstractContextManager[OpenedData]]
     images: Callable[[Asked, Source, Scattered], tuple[int, ...]]  # the shape of the plan's images
-    work: Callable[[Asked, Source, ScatteredPlan, Mesh], None]  # reads the data, runs the plan, writes and reports
+    work: Callable[[Asked, Source, Any, Mesh], None]  # reads the data, runs the plan, writes and reports
 
 
 def run_command(files: read.Files, ask: Callable[[], Asked], command: Command) -> None:
@@ -109,7 +110,7 @@ def _run(asked: Asked, command: Command) -> None:
         command.work(asked, array, plan, mesh)
 
 
-def _planned(asked: Asked, shape: tuple[int, ...], points: Scattered, mesh: Mesh, dtype: np.dtype) -> ScatteredPlan:
+def _planned(asked: Asked, shape: tuple[int, ...], points: Scattered, mesh: Mesh, dtype: np.dtype) -> Plan:
     """The plan of images of a shape; by default mesh axes cut the last dimensions, in order."""
     double = asked.precision == "float64" or (asked.precision is None and dtype in (np.float64, np.complex128))
     if double:
@@ -117,9 +118,12 @@ def _planned(asked: Asked, shape: tuple[int, ...], points: Scattered, mesh: Mesh
     spec = read.read_spec(asked.spec, asked.mesh, len(shape) if asked.spec else points.dims)
     if not asked.spec:
         spec = (*(None,) * (len(shape) - points.dims), *spec)
-    how: read.Keywords = {"tol": asked.tol, "sigma": asked.sigma, "origin": asked.origin, "norm": asked.norm}
-    kind = np.dtype(np.complex128 if double else np.complex64)
-    return meshfft.scattered_plan(shape, points, mesh=mesh, spec=spec, dtype=kind, **how)
+    kind, method = np.dtype(np.complex128 if double else np.complex64), asked.more.get("method", "auto")
+    where: read.Keywords = {"mesh": mesh, "spec": spec, "dtype": kind, "norm": asked.norm, "method": method}
+    if method == "kdft":
+        return meshfft.plan(shape, points=points, **where)
+    how: read.Keywords = {"tol": asked.tol, "sigma": asked.sigma, "origin": asked.origin}
+    return meshfft.scattered_plan(shape, points, **where, **how)
 
 
 def asked_for(
@@ -131,7 +135,6 @@ def asked_for(
     tol: float,
     origin: str,
     norm: str | None = None,
-    scan: bool = False,
     **more: object,
 ) -> Asked:
     for name, text, names in (
@@ -141,82 +144,51 @@ def asked_for(
     ):
         if text is not None:
             read.check_choice(text, names, f"--{name}")
-    if not (scan and at.points_unit is None):
-        check_unit_name(at.points_unit)
+    if at.points_unit is not None:
+        read.check_choice(at.points_unit, UNITS, "--points-unit")
     sizes = None if at.shape is None else read.read_sizes(at.shape, "--shape", "128,128")
     known = {**at._asdict(), "shape": sizes, "mesh": read.read_mesh(at.mesh or "1")}
     return Asked(source, target, files, tol=tol, origin=origin, norm=norm, more=more, **known)
 
 
-def check_unit_name(unit: str | None) -> None:
-    if unit is None:
-        choices = "turns (cycles per pixel), radians (per pixel) or field-of-view (cycles per field of view)"
-        raise ValueError(f"no unit of the points is given: give --points-unit {choices}")
-    read.check_choice(unit, UNITS, "--points-unit")
-
-
-def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
-    """Which array of a file to read: the given one, else one of the usual name, else the only one."""
-    if given is None and has_names(path):
-        with contextlib.suppress(ValueError), open_array(path, usual):
-            return usual
-    return given
-
-
 def read_points(asked: Asked, image: tuple[int, ...] | None) -> Scattered:
     path = asked.points or asked.source
-    dataset = dataset_in(path, None, "traj")
-    if asked.points is None and dataset is None:
+    if asked.points is None and dataset_in(path, None, "traj") is None:
         raise ValueError(f"{path} has no dataset traj: give the points with --points FILE")
-    with open_array(path, dataset) as source:
-        check_held(math.prod(source.shape) * source.dtype.itemsize, str(path), "give fewer points")
-        return points_at(asked, source[:], path, image)
+    return points_at(asked, read_arrays(path), path, image)
 
 
-def points_at(asked: Asked, coords: np.ndarray, path: Path, image: tuple[int, ...] | None = None) -> Scattered:
-    if 0 in coords.shape:
-        raise ValueError(f"{path} has shape {coords.shape}: give at least one point")
-    dims = coords.shape[-1]
-    sizes = asked.shape if image is None else image[-dims:]
-    if sizes is None or len(sizes) != dims:
+def points_at(
+    asked: Asked, arrays: Mapping[str, np.ndarray], path: Path, image: tuple[int, ...] | None = None
+) -> Scattered:
+    cloud = cloud_of(path, asked.points_unit, arrays)
+    sizes = asked.shape if image is None else image[-cloud.dims :]
+    if sizes is None or len(sizes) != cloud.dims:
         given = f"the image {len(sizes or ())} dimensions" if image else f"--shape {len(sizes or ())} sizes"
-        raise ValueError(f"{path} has shape {coords.shape} and {given}: give points (..., d) of as many coordinates")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its warning about turns is an error below
-            if asked.points_unit == "field-of-view":
-                points = Scattered.field_of_view(coords, sizes)
-            else:
-                points = (Scattered.turns if asked.points_unit == "turns" else Scattered.radians)(coords)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path}: {error}") from None
-    _check_unit(path, asked.points_unit, points, coords)
+        has = f"{path} has shape {cloud.coords.shape}"
+        raise ValueError(f"{has} and {given}: give points (..., d) of as many coordinates")
+    points = cloud.at(sizes)
+    if points.log_radius is not None and asked.more.get("method") != "kdft":
+        remedy = "give points on it" + " or --method kdft" * ("method" in asked.more)
+        raise ValueError(f"{path} has points off the unit circle, where there is no fine grid: {remedy}")
     return points
 
 
-def _check_unit(path: Path, unit: str | None, points: Scattered, coords: np.ndarray) -> None:
-    """Refuses points beyond one turn; prints a note if points in another unit fit within half a turn."""
-    most, turns = float(np.abs(coords).max()), float(np.abs(points.in_turns).max())
-    if turns > TURN:
-        far = f"{path} reaches {most:.4g} {unit}, {turns:.4g} turns, and a spectrum repeats with every turn"
-        raise ValueError(f"{far}: give another --points-unit, or points within one turn")
-    later = jax.distributed.is_initialized() and jax.process_index() > 0  # asked in this order, it starts no devices
-    if unit != "turns" and most <= HALF and not later:
-        warn(f"meshfft: note: {path} reaches only {most:.4g} {unit}, {turns:.2g} turns: are these turns?")
-
-
-def record(asked: Asked, plan: ScatteredPlan, kind: str) -> dict[str, object]:
-    window = plan.window
+def record(asked: Asked, plan: Plan, kind: str) -> dict[str, object]:
+    grid: dict[str, object] = {}
+    (points, *_) = plan.sources
+    if isinstance(plan, ScatteredPlan):
+        points, window = plan.points, plan.window
+        grid = {"tol": plan.tol, "sigma": window.sigma, "width": window.width, "fine_grid": list(plan.grid)}
+    assert isinstance(points, Scattered)
     return {
         "transform": kind,
-        "points": list(plan.points.shape),
-        "unit": asked.points_unit,
-        "origin": plan.origin,
+        "method": plan.method,
+        "points": list(points.shape),
+        "unit": asked.points_unit or "z",
+        "origin": asked.origin,
         "norm": asked.norm or "backward",
-        "tol": plan.tol,
-        "sigma": window.sigma,
-        "width": window.width,
-        "fine_grid": list(plan.grid),
+        **grid,
         "image": list(plan.in_layout.shape),
         "versions": versions_of(PACKAGES),
     }
@@ -239,6 +211,7 @@ def nufft(
     *,
     at: AtPoints,
     adjoint: Annotated[bool, read.switch("--adjoint", "Type 1: IN holds values, OUT an image.")] = False,
+    method: Annotated[str, read.option("NAME", METHOD)] = "auto",
     tol: TolFlag = 1e-6,
     origin: OriginFlag = "corner",
     norm: read.NormFlag = None,
@@ -253,7 +226,12 @@ def nufft(
     """
 
     def asked() -> Asked:
-        found = asked_for(source, target, files, at, tol=tol, origin=origin, norm=norm, adjoint=adjoint)
+        read.check_choice(method, read.CHOICES["method"], "--method")
+        if method == "kdft" and (at.sigma is not None or origin != "corner"):
+            other = "--origin centre" if at.sigma is None else "--sigma"
+            raise ValueError(f"--method kdft is the sum from the corner, without a fine grid: leave out {other}")
+        more: read.Keywords = {"adjoint": adjoint, "method": method}
+        found = asked_for(source, target, files, at, tol=tol, origin=origin, norm=norm, **more)
         if adjoint != (at.shape is not None):
             remedy = "give --shape N,N,..., the pixels of OUT" if adjoint else "leave it out, or add --adjoint"
             raise ValueError(f"--shape goes with --adjoint: {remedy}")
@@ -279,7 +257,7 @@ def _images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
     return (*array.shape[:rest], *(asked.shape or ()))
 
 
-def _transform(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> None:
+def _transform(asked: Asked, array: Source, plan: Plan, mesh: Mesh) -> None:
     adjoint, layouts, dtype = asked.more["adjoint"], (plan.in_layout, plan.out_layout), plan.dtype
     made = record(asked, plan, "nufft_adjoint" if adjoint else "nufft")
     blocks = sum(math.prod(layout.block) for layout in layouts) * dtype.itemsize * len(mesh.local_devices)

@@ -24,7 +24,9 @@ from ..io.writing import check_room, header_of
 from ..layout.layout import Layout
 from ..layout.memory import device_bytes, give_back_memory, peak_resident
 from ..layout.padded_array import stored_of
-from ..numerics.dtypes import is_wide
+from ..nufft.grid.window import LEAST_TOL
+from ..nufft.points import Scattered
+from ..numerics.dtypes import complex_dtype, is_wide
 from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
 from ..out_of_core.tiles import TRANSFER_BYTES, Passes, given_dtype
@@ -151,7 +153,7 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
     precision = options.get("precision") or "default"
     if is_wide(precision) or (precision == "default" and array.dtype in (np.float64, np.complex128)):
         jax.config.update("jax_enable_x64", True)
-    plan = meshfft.plan(mesh=mesh, **options)
+    plan = _planned(flags, options, mesh, array.dtype)
     agree({"this plan": str(plan)})
     if plan.walk.real and array.dtype.kind == "c":
         takes = f"this {plan.transform.name} transforms real numbers"
@@ -163,6 +165,19 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
     layout, dtype = job.ends[1]
     header_of(flags.target, layout.shape, dtype, record)
     return job
+
+
+def _planned(flags: Flags, options: read.Keywords, mesh: Mesh, dtype: np.dtype) -> Plan:
+    """The plan to run; of samples at scattered points on the unit circle the one that solves by FFTs."""
+    points = options.get("points")
+    scattered = isinstance(points, Scattered) and points.log_radius is None
+    if not (flags.sampling and flags.sampling.solve and scattered and options.get("method") != "kdft"):
+        return meshfft.plan(mesh=mesh, **options)
+    if useless := next((name for name in ("ring", "wire") if name in options), None):
+        raise ValueError(f"--{useless} is for the sum itself, and FFTs solve here: leave it out, or add --method kdft")
+    how: read.Keywords = {name: value for name, value in options.items() if name not in ("inverse", "kind")}
+    tol = LEAST_TOL[complex_dtype(dtype, options.get("precision")).name]
+    return meshfft.scattered_plan(mesh=mesh, tol=tol, **how)
 
 
 def _needed_bytes(job: Prepared) -> int:
@@ -200,7 +215,8 @@ def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tu
     )
     residual, methods = float(found.residual), list(found.methods)
     job.say(f"Solved by {', '.join(methods)}: condition {found.condition:.3g}, residual {residual:.2g}.")
-    numbers = {"residual": residual if math.isfinite(residual) else None, "condition": found.condition}
+    numbers: read.Keywords = {"residual": residual if math.isfinite(residual) else None}
+    numbers |= {"condition": found.condition, "iterations": [int(count) for count in found.iterations]}
     return found.value, {"solution": {**numbers, "conditions": list(found.conditions), "methods": methods}}
 
 

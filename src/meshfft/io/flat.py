@@ -147,14 +147,14 @@ def reserve(file: IO[bytes]) -> None:
         os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
 
-def npy_header(path: Path, file: IO[bytes]) -> NumbersHeader:
-    """Shape, Fortran order, dtype and offset of the numbers; raises ValueError if it is no array."""
+def npy_header(path: Path, file: IO[bytes], single: bool = False) -> NumbersHeader:
+    """Shape, Fortran order, dtype and offset of the numbers; ValueError if it is no array; `single` allows a number."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"format {version}")
     first, later = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
     shape, fortran, dtype = (first if version == (1, 0) else later)(file)
-    check_numbers(path, shape, dtype)
+    check_numbers(path, shape or (1,) * single, dtype)
     return shape, fortran, dtype, file.tell()
 
 

@@ -258,6 +258,10 @@ def _with_radius(coords: Floats, unit: Unit, radius: Numbers | None) -> Scattere
     given = np.asarray(to_host(radius) if isinstance(radius, Array) else radius)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"radius is {given.dtype}: give positive real numbers")
+    if np.ndim(given) > coords.ndim or any(
+        n not in (1, m) for n, m in zip(given.shape[::-1], coords.shape[::-1], strict=False)
+    ):
+        raise ValueError(f"radius has shape {given.shape}: give one number, or what broadcasts to {coords.shape}")
     high, low = (np.array(np.broadcast_to(part, coords.shape)) for part in of_radii(given))
     rest = Logarithm(np.zeros(coords.shape), low)
     high.flags.writeable = False
