@@ -71,7 +71,7 @@ KindFlag = Annotated[str | None, option("NAME", "fft, rfft for real arrays, hfft
 PrecisionFlag = Annotated[str | None, option("NAME", f"{', '.join(PRECISIONS)}, or an error to stay within: 1e-10.")]
 RingFlag = Annotated[str | None, option("NAME", f"Which way blocks travel: {', '.join(RINGS)}.")]
 WireFlag = Annotated[str | None, option("NAME", f"What devices send: {', '.join(WIRES)}.")]
-PointsFlag = Annotated[Path | None, option("FILE", "Where: .npz, an array an axis; or scattered, (..., d).")]
+PointsFlag = Annotated[Path | None, option("FILE", "Of each axis, in .npz; or scattered, an array (..., d).")]
 PointsUnitFlag = Annotated[str | None, option("NAME", "Of real points: turns, radians, z, field-of-view.")]
 Input = Annotated[Path, typer.Argument(metavar="IN", help=f"{alternatives(FORMATS)}.")]
 Output = Annotated[Path, typer.Argument(metavar="OUT", help=f"{alternatives(results())}.")]

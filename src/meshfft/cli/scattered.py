@@ -46,7 +46,7 @@ OriginFlag = Annotated[str, read.option("NAME", "Pixels count from the corner or
 
 class AtPoints(NamedTuple):
     points: Annotated[Path | None, read.option("FILE", "Coordinates (..., d): .npy, .npz, .h5 (traj), .zarr.")] = None
-    points_unit: Annotated[str | None, read.option("NAME", "turns (per pixel), radians, field-of-view; z.")] = None
+    points_unit: Annotated[str | None, read.option("NAME", "turns (per pixel), radians, field-of-view, or z.")] = None
     shape: Annotated[str | None, read.option("N,N,...", "Pixels along each dimension: 128,128.")] = None
     mesh: Annotated[str | None, read.option("P,P,...", "Devices along mesh axes x, y, z, w; else one.")] = None
     spec: Annotated[str | None, read.option("A,A,...", "Mesh axes that cut each dimension of the image: -,x,y.")] = None

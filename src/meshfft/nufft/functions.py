@@ -220,7 +220,7 @@ def scattered_plan(
     [4.0, 0.0]
     """
     if method == "kdft":
-        raise ValueError("method 'kdft' is the sum itself, which places no points: call nufftn(..., method='kdft')")
+        raise ValueError("method 'kdft' is the sum itself, which places no points: use mf.plan(shape, points=points)")
     start, given = laid_out(shape, mesh, spec), np.dtype(dtype)
     computed, dots = complex_dtype(given, precision), dots_of(given, precision, None)
     if topology is not None and computed.itemsize == 16 and (where := named(topology)).chip.unit:
