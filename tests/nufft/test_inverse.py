@@ -121,6 +121,7 @@ def test_what_has_no_answer() -> None:
         (lambda: mf.ikdftn(ones, mf.Scattered.turns(k / 20, radius=1.1), s=(6,)), "condition number"),
         (lambda: mf.plan((6,), points=some, method="transpose"), "use method='auto' or 'kdft'"),
         (lambda: mf.plan((6,), points=some, s=(4,)), "go without s="),
+        (lambda: mf.plan((6,), points=some, precompute=True), "go without precompute="),
         (lambda: mf.plan((8,), points=some, margin=1), "go without margin="),
         (lambda: mf.plan((6,), points=some, wire="int16"), "send exactly"),
         (lambda: mf.plan((6,), points=some).inverse(ones), "plan.solve"),

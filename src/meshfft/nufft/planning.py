@@ -208,7 +208,8 @@ def at_points(
 def _planned(points: Scattered, setting: Setting, definition: Definition, options: Options) -> Plan:
     """The sum itself, for `mf.plan`."""
     other = {"s": definition.s, "kind": definition.kind != "fft", "inverse": definition.inverse}
-    if wrong := [f"{name}=" for name, given in {**other, "margin": np.any(definition.margin)}.items() if given]:
+    other |= {"margin": bool(np.any(definition.margin)), "precompute": options.precompute}
+    if wrong := [f"{name}=" for name, given in other.items() if given]:
         raise ValueError(f"Scattered points go without {wrong[0]}: leave it out")
     if options.method not in ("auto", "kdft"):
         raise ValueError(f"Scattered points need dense products: use method='auto' or 'kdft', not {options.method!r}")

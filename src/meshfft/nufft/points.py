@@ -12,7 +12,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,6 @@ from ..operators.matrices import Logarithm, limbs_of
 from ..operators.transform import integers
 
 Unit = Literal["turns", "radians"]
-UNITS = ("turns", "radians")
 Numbers = ArrayLike | Sequence[object]
 NEAR = 64 * math.pi  # radians up to which division by 2 pi errs by at most 1e-14 turns
 
@@ -59,7 +58,7 @@ class Scattered:
     rest: Logarithm[np.ndarray] | None = None
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
+        if self.unit not in get_args(Unit):
             raise ValueError(f"unit {self.unit!r} is unknown: use mf.Scattered.turns(k), .radians(k) or .field_of_view")
 
     @staticmethod
@@ -258,14 +257,13 @@ def _with_radius(coords: Floats, unit: Unit, radius: Numbers | None) -> Scattere
     given = np.asarray(to_host(radius) if isinstance(radius, Array) else radius)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"radius is {given.dtype}: give positive real numbers")
-    if np.ndim(given) > coords.ndim or any(
-        n not in (1, m) for n, m in zip(given.shape[::-1], coords.shape[::-1], strict=False)
-    ):
-        raise ValueError(f"radius has shape {given.shape}: give one number, or what broadcasts to {coords.shape}")
-    high, low = (np.array(np.broadcast_to(part, coords.shape)) for part in of_radii(given))
-    rest = Logarithm(np.zeros(coords.shape), low)
+    parts = of_radii(given)
+    try:
+        high, low = (np.array(np.broadcast_to(part, coords.shape)) for part in parts)
+    except ValueError:
+        raise ValueError(f"radius has shape {given.shape}: give one that broadcasts to {coords.shape}") from None
     high.flags.writeable = False
-    return Scattered(coords, unit, snapped(high), rest)
+    return Scattered(coords, unit, snapped(high), Logarithm(np.zeros(coords.shape), low))
 
 
 def _received(coords: Numbers) -> Floats:
