@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from ..layout.padded_array import AnyArray, AnyStored, Transformed
+from ..layout.padded_array import AnyArray, AnyStored, LaidOut, Transformed
 from ..layout.reading import is_hashable
 from ..numerics.dtypes import real_dtype
 from ..operators.transform import FOURIER, becomes, integer, integers, lengths_of, resolve, transform_of
@@ -47,6 +47,8 @@ def over(
     """
     options = options_of(how, known)
     request = read(a, how.get("spec"))
+    if isinstance(request.arrays[0], LaidOut):  # XLA expects the sharding of the array, and would move the result there
+        options = options._replace(order="natural")
     s, axes = None if s is None else lengths_of(s), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
     plans = _plans if is_hashable(what) else _plans.__wrapped__

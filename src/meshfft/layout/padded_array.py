@@ -124,7 +124,7 @@ class PaddedArray(NumpyFace):
         stored, expected = np.shape(result), np.shape(self.stored)
         if layout == self.layout and stored != expected:
             raise ValueError(f"the function made {stored} of a stored {expected}: give an elementwise one")
-        return PaddedArray(self._masked(result, layout), self.lead + layout, self.home)
+        return type(self)(self._masked(result, layout), self.lead + layout, self.home)
 
     def like(self, stored: Array) -> "PaddedArray":
         """Another stored array in this layout, its padding set to zero.
@@ -162,7 +162,12 @@ class PaddedArray(NumpyFace):
         raise TypeError("a padded array is neither true nor false: use jax.numpy.any(y.stored), whose padding is zero")
 
 
-jax.tree_util.register_dataclass(PaddedArray, data_fields=("stored",), meta_fields=("full_layout", "home"))
+class LaidOut(PaddedArray):
+    """One whose results are of its kind even where nothing is padded, so that their layouts are known."""
+
+
+for kind in (PaddedArray, LaidOut):
+    jax.tree_util.register_dataclass(kind, data_fields=("stored",), meta_fields=("full_layout", "home"))
 AnyStored = Array | PaddedArray
 OnePlane = ArrayLike | PaddedArray
 AnyArray = OnePlane | tuple[Any, ...]  # an array, or its planes
@@ -209,7 +214,8 @@ def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, source: object =
     """A stored array, as a PaddedArray if it has padding, with the mesh and `vmap` dimensions of `source`."""
     if isinstance(source, PaddedArray):
         layout, mesh = source.lead + layout, source.home
-    return stored if layout.even else PaddedArray(stored, layout, mesh)
+    kind = LaidOut if isinstance(source, LaidOut) else PaddedArray
+    return stored if layout.even and kind is PaddedArray else kind(stored, layout, mesh)
 
 
 @overload

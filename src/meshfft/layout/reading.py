@@ -44,6 +44,13 @@ def seen(x: AnyStored, spec: Spec | None) -> Seen:
     return found
 
 
+def hidden_by(x: jax.core.Tracer) -> AnyMesh | None:
+    """The mesh whose Auto axes cut a traced array as only XLA will know, outside of any shard_map."""
+    mesh = jax.typeof(x).sharding.mesh
+    kinds = {kind for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1}
+    return mesh if AxisType.Auto in kinds and AxisType.Manual not in kinds else None
+
+
 def is_hashable(value: object) -> bool:
     try:
         hash(value)

@@ -157,7 +157,7 @@ def with_options(function: Function[P]) -> OnArrays[P, PlanePair]:
 
 
 def onto_real(function: Function[P]) -> OnArrays[P, Array]:
-    return cast(OnArrays[P, Array], spelled(function))
+    return cast(OnArrays[P, Array], on_arrays(spelled(function)))
 
 
 def spelled(function: F) -> F:

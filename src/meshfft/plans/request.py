@@ -22,6 +22,7 @@ from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, Pl
 from ..layout.reading import check_context, check_kept, is_plain, seen, seen_by_sharding
 from ..machine.machine import Machine, machine_of
 from ..numerics.dtypes import check_numeric, wide_types
+from .deferred_primitive import deferred
 
 P = ParamSpec("P")
 S = TypeVar("S", covariant=True)
@@ -141,7 +142,13 @@ class OnArrays(Protocol[P, S]):
 
 
 def on_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
-    return cast(OnArrays[P, PlanePair], function)
+    """A linear function of an array, which may be deferred."""
+    return cast(OnArrays[P, PlanePair], deferred(function))
+
+
+def on_two_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
+    """A function of two arrays of one shape, which may be deferred."""
+    return cast(OnArrays[P, PlanePair], deferred(function, arrays=2, linear=False))
 
 
 def method_on_arrays(method: Callable[Concatenate[Owner, AnyArray, P], Transformed]) -> OnArrays[P, Array | PlanePair]:

@@ -26,13 +26,13 @@ from ..numerics.dtypes import promoted
 from ..numerics.phases import host_roots
 from ..operators.transform import resolve_once
 from ..plans.plan import Plan
-from ..plans.request import Setting, on_arrays, read, received
+from ..plans.request import Setting, on_two_arrays, read, received
 from .fields import Where, back, check_all_mapped, field, harmonics, in_one, joined, placed, returned, seen
 
 MODES = ("wrap", "same")
 
 
-@on_arrays
+@on_two_arrays
 def convolve(
     a: AnyArray, b: AnyArray, *, axes: Ints = None, spec: Where = None, out_spec: Where = None, mode: str = "wrap"
 ) -> Transformed:
@@ -73,7 +73,7 @@ def convolve(
     return _called(a, b, axes, spec, out_spec, mode, conj=False)
 
 
-@on_arrays
+@on_two_arrays
 def correlate(
     a: AnyArray, b: AnyArray, *, axes: Ints = None, spec: Where = None, out_spec: Where = None, mode: str = "wrap"
 ) -> Transformed:
@@ -177,22 +177,22 @@ def _shifts(plan: Plan, middles: Sequence[int]) -> tuple[Array | np.ndarray, ...
 
 
 def _convolved(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...]) -> AnyStored:
-    return _product(plan, plan(a), plan(_padded(plan, b)), shifts)
+    return _product(plan, plan(a), plan(_padded(plan, b, a)), shifts)
 
 
 def _correlated(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...]) -> AnyStored:
-    return _product(plan, plan(a), mapped(jnp.conj, plan(_padded(plan, b))), shifts)
+    return _product(plan, plan(a), mapped(jnp.conj, plan(_padded(plan, b, a))), shifts)
 
 
-def _padded(plan: Plan, b: AnyStored) -> AnyStored:
+def _padded(plan: Plan, b: AnyStored, a: AnyStored) -> AnyStored:
     layout = plan.in_layout
     manual = mapped_axes(plan.mesh)
     if isinstance(b, PaddedArray):
         return b
     known = plan.mesh is None or manual or not jax.typeof(b).sharding.mesh.empty
     if known and layout.even and b.shape == layout.within(manual):
-        return b
-    return padded(cut_replicated(b, layout, plan.mesh), layout, plan.mesh)
+        return padded(b, layout, plan.mesh, a)
+    return padded(cut_replicated(b, layout, plan.mesh), layout, plan.mesh, a)
 
 
 def _product(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...]) -> AnyStored:

@@ -22,6 +22,7 @@ from ..layout.reading import mesh_here
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import integers, is_integer
+from ..plans.deferred_primitive import deferred
 from ..plans.plan import Plan
 from ..plans.request import on_arrays
 from .fields import Lengths, Where, along, back, field, grids, harmonics, in_one, in_radians, periods, placed, returned
@@ -30,6 +31,7 @@ POWERS_OF_I = (1, 1j, -1, -1j)
 Lines = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, which broadcast to the spectrum
 
 
+@deferred
 def multiply_spectrum(
     x: AnyArray,
     f: Callable[..., object],

@@ -5,6 +5,7 @@
 Invariant: if the bins hold all modes, sum(power * counts) is the mean of x conj(y) (Parseval).
 """
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from ..layout.padded_array import AnyArray, AnyStored, stored_of
 from ..numerics.dtypes import promoted, real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import is_integer, reals
+from ..plans.deferred_primitive import deferred
 from ..plans.plan import Plan
 from ..plans.request import received
 from .fields import Lengths, Where, check_all_mapped, field, harmonics, in_one, joined, periods, same_mesh, seen
@@ -52,6 +54,7 @@ class PowerSpectrum(NamedTuple):
     counts: Array
 
 
+@functools.partial(deferred, linear=False)
 def power_spectrum(
     x: AnyArray, lengths: Lengths = None, *, bins: Bins = None, axes: Ints = None, spec: Where = None
 ) -> PowerSpectrum:
@@ -92,6 +95,7 @@ def power_spectrum(
     return _spectrum(plan, (array,), lengths, bins)
 
 
+@functools.partial(deferred, arrays=2, linear=False)
 def cross_spectrum(
     x: AnyArray, y: AnyArray, lengths: Lengths = None, *, bins: Bins = None, axes: Ints = None, spec: Where = None
 ) -> PowerSpectrum:

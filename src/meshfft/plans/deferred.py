@@ -1,0 +1,222 @@
+"""Calls inside `jit` under Auto mesh axes, planned when XLA has chosen how to cut the array, which JAX does not show.
+
+A call is one equation (see deferred_primitive). When XLA has the shardings, the function runs on blocks, as in a
+`shard_map`, and plans as it does there. Arrays are PaddedArrays then, because XLA stores sizes that mesh axes do not
+divide as this package does. Derivatives, transposes and batches of a call are work made from it.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array, ShapeDtypeStruct
+from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
+
+from ..layout.layout import AnyMesh, Layout, axis_sizes, from_spec, spec_of
+from ..layout.padded_array import LaidOut, PaddedArray, stored_of
+
+CALLS = 256  # kept, and places of each
+Names = tuple[str, ...]  # mesh axes
+Shapes = tuple[ShapeDtypeStruct, ...]
+
+
+class Role(NamedTuple):
+    """What a value of an equation is: the call's array or result at `index`, with batches in front."""
+
+    index: int
+    result: bool = False
+    batches: tuple[int, ...] = ()  # a number for each `vmap`, the outermost first
+
+
+class Fixed:
+    """An argument that is no array: equal to those of its type and value, or without a hash to itself alone."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+        try:
+            self.key = (type(value), value, hash(value))
+        except TypeError:
+            self.key = (type(value), None, id(value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return self.key[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The layouts of a call's arrays and results on a mesh whose axes are Manual, and the axes that cut batches."""
+
+    mesh: AbstractMesh
+    arrays: tuple[Layout, ...]
+    results: tuple[Layout, ...] = ()
+    batches: tuple[tuple[int, Names], ...] = ()
+
+    def layout(self, role: Role) -> Layout:
+        return (self.results if role.result else self.arrays)[role.index]
+
+    def leading(self, role: Role) -> list[Names]:
+        return [dict(self.batches).get(batch, ()) for batch in role.batches]
+
+    def parts(self, names: Iterable[str]) -> int:
+        return math.prod(axis_sizes(self.mesh)[name] for name in names)
+
+    def spec(self, role: Role) -> PartitionSpec:
+        return spec_of((*self.leading(role), *self.layout(role).axes))
+
+    def block(self, role: Role, shape: tuple[int, ...]) -> tuple[int, ...]:
+        lead = (n // self.parts(names) for n, names in zip(shape, self.leading(role), strict=False))
+        return (*lead, *self.layout(role).block)
+
+    @property
+    def cutting(self) -> set[str]:
+        """The axes that cut an array or a batch."""
+        return set().union(*(layout.mesh_axes for layout in self.arrays), *(names for _, names in self.batches))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Call:
+    """A function with its arguments. `cut` says which arrays are cut as the first; every device has all of the rest."""
+
+    function: Callable[..., Any]
+    tree: jax.tree_util.PyTreeDef
+    fixed: tuple[Fixed | None, ...]  # by leaf, None for an array
+    cut: tuple[bool, ...]
+    shapes: Shapes  # of arrays
+    out: tuple[Names, ...] | None  # the axes of `out_spec`, which are those of the array
+
+    def __call__(self, place: Place, values: Sequence[Array]) -> Any:
+        given = zip(values, place.arrays, self.cut, strict=True)
+        arrays = iter([LaidOut(x, layout, place.mesh) if cut else x for x, layout, cut in given])
+        args, how = jax.tree.unflatten(self.tree, [next(arrays) if one is None else one.value for one in self.fixed])
+        return self.function(*args, **how)
+
+    def run(self, place: Place, values: Sequence[Array]) -> list[Array]:
+        return [stored_of(y) for y in jax.tree.leaves(self(place, values), is_leaf=is_padded)]
+
+    def spec(self, axes: Sequence[Names]) -> PartitionSpec:
+        """The spec nearest to `axes` that the array may have."""
+        if self.out is None:
+            return spec_of(axes)
+        kept = [tuple(name for name in names if name in set().union(*self.out)) for names in axes]
+        for dim, names in enumerate(self.out):
+            new = tuple(name for name in names if name not in set().union(*kept))
+            kept[dim if dim < len(kept) else 0] += new
+        return spec_of(kept)
+
+    @functools.lru_cache(maxsize=CALLS)  # noqa: B019 - a few calls are kept, with all their places
+    def placed(self, mesh: AbstractMesh, spec: PartitionSpec) -> tuple[Place, Shapes, jax.tree_util.PyTreeDef]:
+        """The place for arrays cut by a spec, and the shapes and the structure of the results."""
+        sizes, cuts = axis_sizes(mesh), zip(self.shapes, self.cut, strict=True)
+        place = Place(mesh, tuple(from_spec(x.shape, sizes, spec if cut else None) for x, cut in cuts))
+        blocks = [ShapeDtypeStruct(at.block, x.dtype) for at, x in zip(place.arrays, self.shapes, strict=True)]
+        trace = jax.make_jaxpr(lambda *values: self(place, values), axis_env=list(sizes.items()), return_shape=True)
+        with jax.sharding.use_abstract_mesh(mesh):
+            program, found = trace(*blocks)
+        if any(isinstance(const, jax.core.Tracer) for const in program.consts):
+            remedy = "give it as jax.tree_util.Partial(f, array), f with one more argument in front, or pass spec="
+            raise ValueError(f"under Auto mesh axes a function among the arguments uses a traced array: {remedy}")
+        results, tree = jax.tree.flatten(found, is_leaf=is_padded)
+        layouts = tuple(y.full_layout if is_padded(y) else from_spec(y.shape, sizes, None) for y in results)
+        shapes = tuple(ShapeDtypeStruct(at.shape, y.dtype) for at, y in zip(layouts, results, strict=True))
+        return dataclasses.replace(place, results=layouts), shapes, tree
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Work:
+    """What an equation does on blocks: a call, or work made from it."""
+
+    call: Call
+    ins: tuple[Role, ...]
+    outs: tuple[Role, ...]
+    results: Shapes
+    linear: frozenset[int]  # the values in which it is linear, taken together
+    run: Callable[[Place, Sequence[Array]], list[Array]]
+
+    def placed(self, mesh: AnyMesh, shown: Sequence[tuple[Role, tuple[int, ...], PartitionSpec]]) -> Place:
+        """The place where values, or else results, are cut as these specs show, as far as it can be."""
+        sizes, batches = axis_sizes(mesh), dict[int, Names]()
+        seen = [(role, shape, from_spec(shape, sizes, spec).axes) for role, shape, spec in shown]
+        for role, shape, axes in seen:
+            for batch, n, names in zip(role.batches, shape, axes, strict=False):
+                if n % math.prod(sizes[name] for name in names) == 0:
+                    batches.setdefault(batch, names)
+        used = set().union(*batches.values())
+        arrays = [one for one in seen if not one[0].index and not one[0].result]
+        role, _, axes = (arrays or [one for one in seen if one[0].result])[0]
+        free = [tuple(name for name in names if name not in used) for names in axes[len(role.batches) :]]
+        place, _, _ = self.call.placed(manual(mesh), self.call.spec(free))
+        return dataclasses.replace(place, batches=tuple(batches.items()))
+
+
+@functools.lru_cache(maxsize=CALLS)
+def tangent(work: Work, moving: tuple[int, ...]) -> Work:
+    """The change of the results along changes of the values at `moving`, which come after the values."""
+    many = len(work.ins)
+
+    def run(place: Place, values: Sequence[Array]) -> list[Array]:
+        given, changes = values[:many], list(values[many:])
+        along = [given[j] for j in moving]
+        return jax.jvp(lambda *some: work.run(place, put(given, moving, some)), along, changes)[1]
+
+    ins = (*work.ins, *(work.ins[j] for j in moving))
+    return Work(work.call, ins, work.outs, work.results, frozenset(range(many, len(ins))), run)
+
+
+@functools.lru_cache(maxsize=CALLS)
+def transposed(work: Work, of: tuple[int, ...], shapes: Shapes) -> Work:
+    """The transpose in the values at `of`, which have these shapes: takes the others, then cotangents of results."""
+    others, outs = tuple(j for j in range(len(work.ins)) if j not in of), tuple(work.ins[j] for j in of)
+
+    def run(place: Place, values: Sequence[Array]) -> list[Array]:
+        given, cts = put([None] * len(work.ins), others, values[: len(others)]), list(values[len(others) :])
+        for j, role in enumerate(work.outs):  # each device has all of such a result, and pulls all of it back
+            if not place.layout(role).mesh_axes:
+                cts[j] = cts[j] / place.parts(set().union(*(layout.mesh_axes for layout in place.arrays)))
+        along = [ShapeDtypeStruct(place.block(role, x.shape), x.dtype) for role, x in zip(outs, shapes, strict=True)]
+        back = jax.linear_transpose(lambda *some: work.run(place, put(given, of, some)), *along)
+        return [summed(place, role, pulled) for role, pulled in zip(outs, back(cts), strict=True)]
+
+    def summed(place: Place, role: Role, pulled: Array) -> Array:
+        """The cotangent of what every device has is the sum of what each pulled back."""
+        over = () if work.call.cut[role.index] else sorted(place.cutting.difference(*place.leading(role)))
+        return jax.lax.psum(pulled, tuple(over)) if over else pulled
+
+    ins = (*(work.ins[j] for j in others), *work.outs)
+    return Work(work.call, ins, outs, shapes, frozenset(range(len(others), len(ins))), run)
+
+
+@functools.lru_cache(maxsize=CALLS)
+def batched(work: Work, which: tuple[int | None, ...], size: int) -> Work:
+    """The work of each element of a batch, which is the first dimension of some values and of all results."""
+    number = 1 + max((batch for role in work.ins for batch in role.batches), default=-1)
+
+    def wider(role: Role, dim: int | None = 0) -> Role:
+        return role if dim is None else role._replace(batches=(number, *role.batches))
+
+    def run(place: Place, values: Sequence[Array]) -> list[Array]:
+        return jax.vmap(lambda *one: work.run(place, one), which)(*values)
+
+    results = tuple(ShapeDtypeStruct((size, *x.shape), x.dtype) for x in work.results)
+    return Work(work.call, tuple(map(wider, work.ins, which)), tuple(map(wider, work.outs)), results, work.linear, run)
+
+
+def manual(mesh: AnyMesh) -> AbstractMesh:
+    """The mesh as a shard_map over all axes shows it."""
+    shown = mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
+    kinds = (AxisType.Manual,) * len(shown.axis_names)
+    return AbstractMesh(shown.axis_sizes, shown.axis_names, kinds, abstract_device=shown.abstract_device)
+
+
+def put(values: Sequence[Any], at: Sequence[int], those: Sequence[Any]) -> list[Any]:
+    new = dict(zip(at, those, strict=True))
+    return [new.get(j, value) for j, value in enumerate(values)]
+
+
+def is_padded(x: object) -> bool:
+    return isinstance(x, PaddedArray)

@@ -1,0 +1,241 @@
+"""The equation of a deferred call: its shape, derivatives, batches, and lowering as a `custom_partitioning`.
+
+XLA propagates shardings through it by a rule, dimension by dimension, and then asks for the program of a block.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, ShapeDtypeStruct
+from jax.core import ShapedArray
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.extend.core import ClosedJaxpr, Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from ..layout.layout import AnyMesh, axes_of, axis_sizes, from_spec
+from ..layout.placement import explicit_axes, only
+from ..layout.reading import hidden_by
+from .deferred import (
+    CALLS,
+    Call,
+    Fixed,
+    Names,
+    Role,
+    Shapes,
+    Work,
+    batched,
+    is_padded,
+    manual,
+    put,
+    tangent,
+    transposed,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+deferred_p = Primitive("meshfft_deferred")
+deferred_p.multiple_results = True
+unplaced_p = Primitive("meshfft_unplaced")  # results of some shapes, of a program that XLA does not run
+unplaced_p.multiple_results = True
+
+
+def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
+    """The function, but an equation where JAX hides how an array is cut.
+
+    Its first `arrays` parameters are arrays, all others are not, unless traced. `linear`: in the first.
+    """
+    names = tuple(inspect.signature(function).parameters)[:arrays]
+
+    @functools.wraps(function)
+    def call(*args: Any, **how: Any) -> Any:
+        if how.get("spec") is not None or (mesh := _hidden((*args, *how.values()))) is None:
+            return function(*args, **how)
+        args = (*args, *(how.pop(name) for name in names[len(args) :] if name in how))
+        return _deferred(function, linear, mesh, args[:arrays], args[arrays:], how)
+
+    return cast(F, call)
+
+
+def _hidden(arguments: tuple[object, ...]) -> AnyMesh | None:
+    for one in arguments:
+        plane = _hidden(one) if type(one) is tuple else hidden_by(one) if isinstance(one, jax.core.Tracer) else None
+        if plane is not None:
+            return plane
+    return None
+
+
+def _deferred(
+    function: Callable[..., Any], linear: bool, mesh: AnyMesh, arrays: Any, rest: Any, how: dict[str, Any]
+) -> Any:
+    leaves, tree = jax.tree.flatten(((*arrays, *rest), how), is_leaf=_is_leaf)
+    first, many = len(jax.tree.leaves(arrays[0])), len(jax.tree.leaves(arrays, is_leaf=_is_leaf))
+    moves = [j < many or isinstance(x, jax.core.Tracer) for j, x in enumerate(leaves)]
+    if any(map(is_padded, leaves)) or not all(hasattr(x, "dtype") for x in leaves[:many]):
+        return function(*arrays, *rest, **how)
+    values = [jnp.asarray(x) for x, moving in zip(leaves, moves, strict=True) if moving]
+    cut = tuple(j < first or (j < many and x.shape == values[0].shape) for j, x in enumerate(values))
+    fixed = tuple(None if moving else Fixed(x) for x, moving in zip(leaves, moves, strict=True))
+    shapes = tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in values)
+    out = how.get("out_spec")
+    out = None if out is None else from_spec((0,) * len(out), axis_sizes(mesh), out).axes
+    work, made, hints = _work(function, tree, fixed, cut, shapes, out, mesh, first if linear else 0)
+    results = deferred_p.bind(*values, work=work, devices=_needs_devices())
+    placed = (_hinted(y, mesh, hint) if hint else y for y, hint in zip(results, hints, strict=True))
+    return jax.tree.unflatten(made, placed)
+
+
+@functools.lru_cache(maxsize=CALLS)
+def _work(
+    function: Callable[..., Any],
+    tree: jax.tree_util.PyTreeDef,
+    fixed: tuple[Fixed | None, ...],
+    cut: tuple[bool, ...],
+    shapes: Shapes,
+    out: tuple[Names, ...] | None,
+    mesh: AnyMesh,
+    linear: int,
+) -> tuple[Work, jax.tree_util.PyTreeDef, list[PartitionSpec | None]]:
+    """The work of a call, the structure of its results, and the specs of those whose cuts no rule tells XLA."""
+    call, ndim = Call(function, tree, fixed, cut, shapes, out), len(shapes[0].shape)
+    everything = [tuple(mesh.axis_names), *[()] * (ndim - 1)][:ndim]
+    place, results, made = call.placed(manual(mesh), call.spec([()] * ndim if out else everything))
+    ins, outs = tuple(map(Role, range(len(shapes)))), tuple(Role(j, True) for j in range(len(results)))
+    told = [at.spec if at.even and (out or at.ndim != ndim) else None for at in place.results]
+    return Work(call, ins, outs, results, frozenset(range(linear)), call.run), made, told
+
+
+def _hinted(y: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
+    return jax.lax.with_sharding_constraint(y, NamedSharding(mesh, only(axes_of(mesh, AxisType.Auto), spec)))
+
+
+def _is_leaf(x: object) -> bool:
+    return isinstance(x, PartitionSpec) or is_padded(x)
+
+
+def _partition(work: Work, mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
+    """What XLA asks for: the program of a block, and the shardings of its results and values."""
+    shown = zip((*work.ins, *work.outs), (*given, *wanted), strict=True)
+    place = work.placed(mesh, [(role, x.shape, x.sharding.spec) for role, x in shown])
+
+    def program(*blocks: Array) -> list[Array]:
+        with jax.sharding.use_abstract_mesh(place.mesh):
+            return work.run(place, blocks)
+
+    before, after = ([NamedSharding(mesh, place.spec(role)) for role in roles] for roles in (work.ins, work.outs))
+    return mesh, program, after, tuple(before)
+
+
+def _lower(*values: Array, work: Work, devices: ClosedJaxpr) -> list[Array]:
+    @custom_partitioning
+    def call(*values: Array) -> list[Array]:
+        return list(unplaced_p.bind(*values, shapes=work.results))
+
+    def infer(mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> Any:
+        return _partition(work, mesh, given, [])[2]
+
+    call.def_partition(
+        functools.partial(_partition, work), infer, **_rule(work, [x.shape for x in (*values, *work.results)])
+    )
+    return cast(list[Array], call(*values))
+
+
+def _rule(work: Work, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+    """The dimensions of values and results that XLA is to cut alike: batches, and those of arrays and results."""
+    ndim, sizes, sides = len(work.call.shapes[0].shape), dict[str, set[int]](), list[str]()
+    for role, shape in zip((*work.ins, *work.outs), shapes, strict=True):
+        inner = len(shape) - len(role.batches)
+        alike = inner == ndim and (role.result or work.call.cut[role.index])
+        own = "array" if alike else f"{'result' if role.result else 'operand'}{role.index}x"
+        names = [*(f"batch{batch}" for batch in role.batches), *(f"{own}{dim}" for dim in range(inner))]
+        sides.append(" ".join(names))
+        for name, n in zip(names, shape, strict=True):
+            sizes.setdefault(name, set()).add(n)
+    many = len(work.ins)
+    return {
+        "sharding_rule": ", ".join(sides[:many]) + " -> " + ", ".join(sides[many:]),
+        "need_replication_factors": tuple(name for name in sizes if name.startswith(("result", "operand"))),
+        "permutation_factors": tuple(name for name, some in sizes.items() if len(some) > 1),
+    }
+
+
+def _abstract(*values: ShapedArray, work: Work, devices: ClosedJaxpr) -> list[ShapedArray]:
+    mesh = next((x.sharding.mesh for x in values if not x.sharding.mesh.empty), None)
+    if mesh is None:
+        return [ShapedArray(x.shape, x.dtype) for x in work.results]
+    explicit, specs = explicit_axes(mesh), [PartitionSpec(*[None] * len(x.shape)) for x in work.results]
+    if explicit:
+        place = work.placed(mesh, [(role, x.shape, x.sharding.spec) for role, x in zip(work.ins, values, strict=True)])
+        pairs = zip(work.outs, work.results, strict=True)
+        specs = [x.sharding.spec if x.sharding else _divided(x, mesh, place.spec(role)) for role, x in pairs]
+    made = zip(work.results, specs, strict=True)
+    return [ShapedArray(x.shape, x.dtype, sharding=NamedSharding(mesh, only(explicit, spec))) for x, spec in made]
+
+
+def _divided(x: ShapeDtypeStruct, mesh: AnyMesh, spec: PartitionSpec) -> PartitionSpec:
+    cut = only(explicit_axes(mesh), spec)
+    if not from_spec(x.shape, axis_sizes(mesh), cut).even:
+        raise ValueError(f"Explicit mesh axes cut the result as {cut}, which do not divide {x.shape}: give out_spec=")
+    return cut
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work, devices: ClosedJaxpr) -> Any:
+    results = deferred_p.bind(*primals, work=work, devices=devices)
+    moving = tuple(j for j, change in enumerate(tangents) if not isinstance(change, ad.Zero))
+    if not moving:
+        return results, [ad.Zero.from_primal_value(y) for y in results]
+    if work.linear.issuperset(moving):
+        along = [ad.instantiate_zeros(tangents[j]) if j in work.linear else x for j, x in enumerate(primals)]
+        return results, deferred_p.bind(*along, work=work, devices=devices)
+    changes = (tangents[j] for j in moving)
+    return results, deferred_p.bind(*primals, *changes, work=tangent(work, moving), devices=devices)
+
+
+def _transpose(cts: Sequence[Any], *values: Any, work: Work, devices: ClosedJaxpr) -> list[Any]:
+    of = tuple(j for j, x in enumerate(values) if ad.is_undefined_primal(x))
+    if all(isinstance(ct, ad.Zero) for ct in cts):
+        return [ad.Zero(x.aval) if j in of else None for j, x in enumerate(values)]
+    shapes = tuple(_described(values[j].aval) for j in of)
+    given = [x for j, x in enumerate(values) if j not in of]
+    dense = map(ad.instantiate_zeros, cts)
+    pulled = deferred_p.bind(*given, *dense, work=transposed(work, of, shapes), devices=devices)
+    return put([None] * len(values), of, pulled)
+
+
+def _described(x: ShapedArray) -> ShapeDtypeStruct:
+    """A shape with the sharding of Explicit axes, which a cotangent has, too."""
+    return ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding if explicit_axes(x.sharding.mesh) else None)
+
+
+def _batch(axis_data: Any, values: Sequence[Any], dims: Sequence[Any], *, work: Work, devices: ClosedJaxpr) -> Any:
+    first = [x if dim is None else jnp.moveaxis(x, dim, 0) for x, dim in zip(values, dims, strict=True)]
+    which = tuple(None if dim is None else 0 for dim in dims)
+    results = deferred_p.bind(*first, work=batched(work, which, axis_data.size), devices=devices)
+    return results, [0] * len(results)
+
+
+def _unplaced(*values: object, shapes: object) -> Any:
+    raise NotImplementedError("a transform under Auto mesh axes was compiled without a mesh: pass spec=")
+
+
+@functools.cache
+def _needs_devices() -> ClosedJaxpr:
+    """A program that JAX compiles only for known devices; an equation with it as a parameter is compiled so, too."""
+    call = custom_partitioning(lambda x: x)
+    call.def_partition(lambda *_: None, lambda *_: None, sharding_rule="d -> d")
+    return jax.make_jaxpr(call)(ShapeDtypeStruct((1,), np.float32))
+
+
+unplaced_p.def_abstract_eval(lambda *values, shapes: [ShapedArray(x.shape, x.dtype) for x in shapes])
+mlir.register_lowering(unplaced_p, _unplaced)
+_alone = jax.jit(lambda values, work: deferred_p.bind(*values, work=work, devices=_needs_devices()), static_argnums=1)
+deferred_p.def_impl(lambda *values, work, devices: _alone(values, work))
+deferred_p.def_abstract_eval(_abstract)
+ad.primitive_jvps[deferred_p] = _jvp
+ad.primitive_transposes[deferred_p] = _transpose
+batching.fancy_primitive_batchers[deferred_p] = _batch
+mlir.register_lowering(deferred_p, mlir.lower_fun(_lower, multiple_results=True))
