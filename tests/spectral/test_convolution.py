@@ -205,7 +205,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "a is sharded as .*, b as .*: shard them alike",
     ),
-    "hidden": (lambda: jax.jit(mf.convolve)(_cut((4, 4, 4)), _cut((4, 4, 4))), ValueError, "pass spec="),
 }
 
 

@@ -310,7 +310,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "orders": (lambda: mf.derivative(np.ones((4, 4)), (0, 1), order=(1,)), ValueError, "1 orders for 2 axes"),
     "number": (lambda: mf.poisson(np.float32(1)), ValueError, "single number"),
     "words as data": (lambda: mf.poisson(np.array(["a"])), TypeError, "not numeric"),
-    "hidden": (lambda: jax.jit(mf.poisson)(_auto(noise((16, 9, 12)))), ValueError, "pass spec="),
     "spec": (lambda: mf.poisson(_auto(noise((16, 9, 12))), spec=P("y")), ValueError, "names mesh axis 'y'"),
 }
 

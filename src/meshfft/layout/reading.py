@@ -44,9 +44,10 @@ def seen(x: AnyStored, spec: Spec | None) -> Seen:
     return found
 
 
-def hidden_by(x: jax.core.Tracer) -> AnyMesh | None:
+def hidden_by(x: Array) -> AnyMesh | None:
     """The mesh whose Auto axes cut a traced array as only XLA will know, outside of any shard_map."""
-    mesh = jax.typeof(x).sharding.mesh
+    shown = jax.typeof(x).sharding.mesh
+    mesh = jax.sharding.get_abstract_mesh() if shown.empty else shown
     kinds = {kind for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1}
     return mesh if AxisType.Auto in kinds and AxisType.Manual not in kinds else None
 

@@ -24,9 +24,9 @@ Shapes = tuple[ShapeDtypeStruct, ...]
 
 
 class Role(NamedTuple):
-    """What a value of an equation is: the call's array or result at `index`, with batches in front."""
+    """What a value of an equation is: the call's array or result of this number, with batches in front."""
 
-    index: int
+    number: int
     result: bool = False
     batches: tuple[int, ...] = ()  # a number for each `vmap`, the outermost first
 
@@ -58,7 +58,7 @@ class Place:
     batches: tuple[tuple[int, Names], ...] = ()
 
     def layout(self, role: Role) -> Layout:
-        return (self.results if role.result else self.arrays)[role.index]
+        return (self.results if role.result else self.arrays)[role.number]
 
     def leading(self, role: Role) -> list[Names]:
         return [dict(self.batches).get(batch, ()) for batch in role.batches]
@@ -147,7 +147,7 @@ class Work:
                 if n % math.prod(sizes[name] for name in names) == 0:
                     batches.setdefault(batch, names)
         used = set().union(*batches.values())
-        arrays = [one for one in seen if not one[0].index and not one[0].result]
+        arrays = [one for one in seen if not one[0].number and not one[0].result]
         role, _, axes = (arrays or [one for one in seen if one[0].result])[0]
         free = [tuple(name for name in names if name not in used) for names in axes[len(role.batches) :]]
         place, _, _ = self.call.placed(manual(mesh), self.call.spec(free))
@@ -184,7 +184,7 @@ def transposed(work: Work, of: tuple[int, ...], shapes: Shapes) -> Work:
 
     def summed(place: Place, role: Role, pulled: Array) -> Array:
         """The cotangent of what every device has is the sum of what each pulled back."""
-        over = () if work.call.cut[role.index] else sorted(place.cutting.difference(*place.leading(role)))
+        over = () if work.call.cut[role.number] else sorted(place.cutting.difference(*place.leading(role)))
         return jax.lax.psum(pulled, tuple(over)) if over else pulled
 
     ins = (*(work.ins[j] for j in others), *work.outs)

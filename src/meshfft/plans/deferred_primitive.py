@@ -149,8 +149,8 @@ def _rule(work: Work, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:
     ndim, sizes, sides = len(work.call.shapes[0].shape), dict[str, set[int]](), list[str]()
     for role, shape in zip((*work.ins, *work.outs), shapes, strict=True):
         inner = len(shape) - len(role.batches)
-        alike = inner == ndim and (role.result or work.call.cut[role.index])
-        own = "array" if alike else f"{'result' if role.result else 'operand'}{role.index}x"
+        alike = inner == ndim and (role.result or work.call.cut[role.number])
+        own = "array" if alike else f"{'result' if role.result else 'operand'}{role.number}x"
         names = [*(f"batch{batch}" for batch in role.batches), *(f"{own}{dim}" for dim in range(inner))]
         sides.append(" ".join(names))
         for name, n in zip(names, shape, strict=True):
@@ -187,7 +187,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work, devices
     results = deferred_p.bind(*primals, work=work, devices=devices)
     moving = tuple(j for j, change in enumerate(tangents) if not isinstance(change, ad.Zero))
     if not moving:
-        return results, [ad.Zero.from_primal_value(y) for y in results]
+        return results, [ad.Zero(jax.typeof(y).to_tangent_aval()) for y in results]
     if work.linear.issuperset(moving):
         along = [ad.instantiate_zeros(tangents[j]) if j in work.linear else x for j, x in enumerate(primals)]
         return results, deferred_p.bind(*along, work=work, devices=devices)

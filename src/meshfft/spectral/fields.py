@@ -161,9 +161,9 @@ def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | N
     """An array, with the plan of its spectrum in any order: half of it if the array is real."""
     arrays, setting, _ = read(x, spec)
     start, mesh, array = setting.start, setting.mesh, joined(arrays)
-    described = isinstance(mesh, AbstractMesh) and not mapped_axes(mesh)
-    if described and start.even and jax.typeof(stored_of(array)).sharding.mesh.empty:
-        array = placed(stored_of(array), mesh, start.spec)  # a constant, whose mesh only the context shows
+    if isinstance(mesh, AbstractMesh) and start.even and jax.typeof(stored_of(array)).sharding.mesh.empty:
+        if not mapped_axes(mesh):  # a constant, whose mesh only the context shows
+            array = placed(stored_of(array), mesh, start.spec)
     axes = None if axes is None else integers(axes, "axes")
     if axes == ():
         raise ValueError("axes is empty: give one axis at least, or None for all")
