@@ -139,7 +139,9 @@ def _lower(*values: Array, work: Work, devices: ClosedJaxpr) -> list[Array]:
         return _partition(work, mesh, given, [])[2]
 
     call.def_partition(
-        functools.partial(_partition, work), infer, **_rule(work, [x.shape for x in (*values, *work.results)])
+        functools.partial(_partition, work),
+        infer,
+        **_rule(work, [*(x.shape for x in values), *(x.shape for x in work.results)]),
     )
     return cast(list[Array], call(*values))
 
