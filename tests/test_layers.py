@@ -22,7 +22,8 @@ tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / sh
 tpu: passes price strips wires / engine gridding / trials / fft
 steps: problem / base / exchange local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense / real_fft
 walks: walk / search / choice
-plans: picture primitive request table / execute options / iterative_solve / inverse_solve / plan / planning
+plans: deferred / deferred_primitive / picture primitive request table / execute options / iterative_solve
+    / inverse_solve / plan / planning
 nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
 nufft: points / problem / post_transform moving / solvers / inverse / plan / planning / functions type3
 functions: calls shard / cosine dense fourier helpers / protocols reconstruct

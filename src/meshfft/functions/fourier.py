@@ -30,10 +30,11 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
             (1 / points), over all transformed points.
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft"
             (the paper's KDFT).
-        order: "natural": sharded as the array; "any": the cheapest layout.
-        spec: the array's PartitionSpec, needed only inside `jit` under Auto
-            mesh axes, and inside your own `shard_map`, where `a` is a block of
-            the array that the spec cuts; shapes are then those of the array.
+        order: "natural": sharded as the array; "any": the cheapest layout, but
+            inside `jit` under Auto mesh axes as "natural".
+        spec: the array's PartitionSpec, needed only inside your own
+            `shard_map`, where `a` is a block of the array that the spec cuts;
+            shapes are then those of the array.
         out_spec: the result's PartitionSpec, if not the array's; what it does
             not divide is padded (see `PaddedArray`). Excludes order "any".
         precision: "float32" or "float64" instead of the array's; of dense
