@@ -165,6 +165,14 @@ def test_every_kind_of_array() -> None:
     assert error(eager, 2 * x.size * x.conj()) <= 4e-7
 
 
+def test_beside_dot_products() -> None:
+    """Catches an FFT that XLA gives an array of another order than rows first, which it then refuses to run on CPUs."""
+    x = noise((4, 8, 8), "float32")
+    loss = lambda u: jnp.vdot(u, u - mf.derivative(u, 2, order=2))  # noqa: E731
+    want = np.vdot(x, x - _filtered(x, -((2 * np.pi * np.fft.fftfreq(8)) ** 2)))
+    assert abs(jax.jit(loss)(_put(x)) - want) <= 1e-5 * want
+
+
 def test_beside_explicit_axes() -> None:
     """Catches a type that lost its Explicit axis, and half a spectrum that the type cannot have."""
     devices = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array, ShapeDtypeStruct
 from jax.core import ShapedArray
 from jax.experimental.custom_partitioning import custom_partitioning
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -122,12 +123,19 @@ def _partition(work: Work, mesh: Mesh, given: Sequence[Any], wanted: Sequence[An
     shown = zip((*work.ins, *work.outs), (*given, *wanted), strict=True)
     place = work.placed(mesh, [(role, x.shape, x.sharding.spec) for role, x in shown])
 
+    laid = _row_major if mesh.devices.flat[0].platform == "cpu" else list
+
     def program(*blocks: Array) -> list[Array]:
         with jax.sharding.use_abstract_mesh(place.mesh):
-            return work.run(place, blocks)
+            return laid(work.run(place, laid(blocks)))
 
     before, after = ([NamedSharding(mesh, place.spec(role)) for role in roles] for roles in (work.ins, work.outs))
     return mesh, program, after, tuple(before)
+
+
+def _row_major(blocks: Sequence[Array]) -> list[Array]:
+    """Blocks that XLA leaves in row-major order, as its FFT on CPUs needs; it gives others to one that it finds."""
+    return [with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim)))) for x in blocks]
 
 
 def _lower(*values: Array, work: Work, devices: ClosedJaxpr) -> list[Array]:
