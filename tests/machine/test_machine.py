@@ -15,9 +15,11 @@ import meshfft as mf
 from meshfft.layout.layout import from_spec
 from meshfft.machine.chip import CHIPS, CPU, GENERIC, GPUS, Chip, Figure, chip_for
 from meshfft.machine.machine import EFFICIENCY, Machine, Move, Work, machine_of, placed, topology
+from meshfft.nufft.problem import products
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.plans.planning import ranked
+from meshfft.plans.request import Setting
 from meshfft.plans.table import machine_words
 from meshfft.steps import RingDense
 from meshfft.steps.problem import Problem
@@ -242,9 +244,12 @@ def test_float64_of_tpus_is_made_of_slices(x64: None) -> None:
         single = mf.plan((512, 512), topology=chip)
         assert plan.dots[0].tier == "int8x7" and plan.dots[0].unit == unit and plan.walk.planes
         assert (plan.seconds or 0) > 2 * (single.seconds or 0) and 1e-15 < plan.error < 1e-13
-    with pytest.raises(ValueError, match="no complex128: plan with dtype='complex64'"):
-        points = mf.Scattered.turns(np.random.default_rng(0).random((9, 2)))
-        mf.scattered_plan((64, 64), points, topology="v3:2x2", dtype="complex128")
+    points = mf.Scattered.turns(np.random.default_rng(0).random((9, 2)))
+    with pytest.raises(ValueError, match=r"v3 spreads no points in float64: mf.kdftn\(image, points\) is their sum"):
+        mf.scattered_plan((64, 64), points, mesh=AbstractMesh((8,), ("x",)), topology="v3:2x2", dtype="complex128")
+    start, machine = from_spec((64, 64), {}, None), Machine(CHIPS["v5e"])
+    dots = products(Setting(start, None, machine, np.dtype("complex128")), None, "kdft")[1]
+    assert dots == (Dot("int8x7", 4, "int8"), Dot("int8x7", 3, "int8"))
     assert mf.plan((64, 64), topology="h100:8", dtype="complex128").dtype == np.complex128
 
 

@@ -15,15 +15,13 @@ from jax.typing import DTypeLike
 from ..layout.layout import AnyMesh, Spec
 from ..layout.padded_array import AnyArray, Transformed
 from ..machine.machine import Topology
-from ..machine.machine import topology as named
-from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.transform import integers
 from ..plans.planning import laid_out, machines
 from ..plans.request import Setting, on_arrays, read
 from .plan import ScatteredPlan
 from .planning import plan_to_points, scattered_plan_for
 from .points import Scattered, known_kind
-from .problem import brought, problem_of, problem_of_values
+from .problem import brought, problem_of, problem_of_values, products
 
 
 @on_arrays
@@ -222,13 +220,11 @@ def scattered_plan(
     if method == "kdft":
         raise ValueError("method 'kdft' is the sum itself, which places no points: use mf.plan(shape, points=points)")
     start, given = laid_out(shape, mesh, spec), np.dtype(dtype)
-    computed, dots = complex_dtype(given, precision), dots_of(given, precision, None)
-    if topology is not None and computed.itemsize == 16 and (where := named(topology)).chip.unit:
-        raise ValueError(f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
+    settings = [Setting(start, mesh, machine, given) for machine in machines(mesh, topology)]
+    how = products(settings[0], precision, method)
     options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
     options |= {"slack": slack, "balance": balance}
-    settings = (Setting(start, mesh, machine, given) for machine in machines(mesh, topology))
-    problems = (problem_of(setting, start, points, axes, computed, dots, options) for setting in settings)
+    problems = (problem_of(setting, start, points, axes, *how, options) for setting in settings)
     return min(map(scattered_plan_for, problems), key=lambda plan: plan.seconds or 0.0)
 
 
@@ -243,8 +239,7 @@ def _transformed(
     options: dict[str, Any],
 ) -> Transformed:
     request, points = read(a, spec), known_kind(points)
-    given = request.setting.dtype
-    how = (axes, complex_dtype(given, precision), dots_of(given, precision, None), options, out_spec)
+    how = (axes, *products(request.setting, precision, options["method"]), options, out_spec)
     if sizes is None:
         problem = problem_of(request.setting, request.setting.start, points, *how)
         return plan_to_points(problem).execute(request)

@@ -19,7 +19,7 @@ from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
 from ..layout.storage import stored_on
 from ..machine.machine import Machine
-from ..numerics.dtypes import Dot, real_dtype
+from ..numerics.dtypes import Dot, complex_dtype, dots_of, real_dtype
 from ..operators.operands import Source
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer
 from ..plans.request import Request, Setting
@@ -80,6 +80,15 @@ class ScatteredProblem(NamedTuple):
         """The fields of a Plan of this problem."""
         how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
         return walk, Transform((), (), walk.scale), *how, sources
+
+
+def products(setting: Setting, precision: str | None, method: str = "auto") -> tuple[np.dtype, tuple[Dot, ...]]:
+    """The complex type and the products; raises ValueError for a grid in float64 on a TPU, whose kernels have none."""
+    dtype, chip = complex_dtype(setting.dtype, precision), setting.machine.chip
+    if chip.unit and dtype.itemsize == 16 and method != "kdft":
+        remedy = "mf.kdftn(image, points) is their sum, by slices; its adjoint is nufftn_adjoint(..., method='kdft')"
+        raise ValueError(f"{chip.name} spreads no points in float64: {remedy}; or use precision='float32'")
+    return dtype, dots_of(setting.dtype, precision, None, chip.unit)
 
 
 def problem_of(

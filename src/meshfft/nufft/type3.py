@@ -20,7 +20,6 @@ from jax.typing import ArrayLike
 from ..layout.layout import Layout, Spec, even_cuts
 from ..layout.memory import check_blocks
 from ..layout.padded_array import AnyArray, Transformed
-from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.operands import DeviceTables
 from ..plans.execute import moved, tried
 from ..plans.plan import Plan
@@ -33,7 +32,7 @@ from .plan import ScatteredPlan
 from .planning import ring_plan, scattered_plan_for
 from .points import Scattered
 from .post_transform import MOST_CELLS, SIGMA, PostTransform, fast_length
-from .problem import ScatteredProblem, plain_number
+from .problem import ScatteredProblem, plain_number, products
 from .steps.known_points import exchange_of
 from .steps.point_step import sub_layout
 
@@ -102,7 +101,7 @@ def nufftn_type3(
     start = setting.start
     if start.shape[-len(lengths.shape) :] != lengths.shape:
         raise ValueError(f"the values have shape {start.shape}, the positions {lengths.shape}: give one for each")
-    dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, None)
+    dtype, dots = products(setting, precision)
     what = (setting.mesh, setting.machine, dtype, dots)
     if lengths.size == 0 or frequencies.size == 0:  # a sum of nothing, or at no frequency
         dims = tuple(range(start.ndim - len(lengths.shape), start.ndim))
