@@ -86,7 +86,7 @@ def products(setting: Setting, precision: str | None, method: str = "auto") -> t
     """The complex type and the products; raises ValueError for a grid in float64 on a TPU, whose kernels have none."""
     dtype, chip = complex_dtype(setting.dtype, precision), setting.machine.chip
     if chip.unit and dtype.itemsize == 16 and method != "kdft":
-        remedy = "mf.kdftn(image, points) is their sum, by slices; its adjoint is nufftn_adjoint(..., method='kdft')"
+        remedy = "sum by slices, with mf.kdftn(image, points), mf.plan(shape, points=points) or method='kdft'"
         raise ValueError(f"{chip.name} spreads no points in float64: {remedy}; or use precision='float32'")
     return dtype, dots_of(setting.dtype, precision, None, chip.unit)
 
