@@ -131,7 +131,7 @@ def test_scattered_points(cloud: np.ndarray) -> None:
 @pytest.mark.usefixtures("x64")
 def test_the_array_behind_samples_at_scattered_points(cloud: np.ndarray) -> None:
     """Catches sizes of other axes, a batch counted as unknowns, a system without radii, and a tolerance of floats."""
-    turn, to = np.exp(2j * np.pi * K), ["--mesh", "2,2", "--spec", "-,x,y", "--overwrite"]
+    turn, to = np.exp(2j * np.pi * K), ["--mesh", "2", "--spec", "-,x,-", "--overwrite"]
     solve = ["transform", "c.npy", "again.npy", *to, "--solve", "--unknowns", "6,8"]
     for words, z in ((SCATTERED, turn), (["--points", "z.npy", "--ring", "one-way"], RADII * turn)):
         np.save("c.npy", (cloud.reshape(2, -1) @ waves(z).T).reshape(2, *MANY))

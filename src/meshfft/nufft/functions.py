@@ -205,7 +205,8 @@ def scattered_plan(
 
     Returns:
         A ScatteredPlan: call it with an image, or its `.adjoint` with values;
-        `.normal`, `.density`, `.place`, `.restore`, `.check`; print it.
+        `.solve`, `.normal`, `.density`, `.place`, `.restore`, `.check`; print
+        it.
 
     Raises:
         ValueError, TypeError: as `nufftn`.
