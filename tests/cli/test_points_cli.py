@@ -217,6 +217,14 @@ def test_bad_points_are_refused(words: list[str], text: str) -> None:
     assert text in refused("transform", "x.npy", "y.npy", "--mesh", "2,2", *words)
 
 
+def test_points_are_no_output_by_another_name() -> None:
+    """Catches points that their own values replace."""
+    np.save("turns.npy", RNG.uniform(-0.5, 0.5, (20, 2)))
+    Path("link.npy").symlink_to("turns.npy")
+    words = ["--mesh", "1", "--points", "turns.npy", *TURNED, "--overwrite"]
+    assert "link.npy is turns.npy, which is read, by another name" in refused("transform", "x.npy", "link.npy", *words)
+
+
 def test_processes_compare_their_points() -> None:
     """Catches processes with other points: what decides the result has to have the numbers, not the file's name."""
     found: list[Any] = [read_sampling(SamplingFlags(Path("turns.npz"), "turns"))]

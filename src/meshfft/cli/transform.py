@@ -142,7 +142,8 @@ def _run(flags: Flags) -> None:
 
 
 def _check(flags: Flags) -> None:
-    check_files(flags.target, flags.files.overwrite, [flags.source])
+    points = [flags.sampling.path] if flags.sampling else []
+    check_files(flags.target, flags.files.overwrite, [flags.source, *points])
     if flags.plot is not None:
         check_picture(flags.plot, flags.files.overwrite)
         check_disjoint(flags.source, flags.plot)
