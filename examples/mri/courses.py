@@ -15,10 +15,11 @@ class Way(NamedTuple):
 
     name: str
     images: Iterator[tuple[int, Array]]
+    all: bool = False  # whether all images are kept and printed
 
 
 class Course(NamedTuple):
-    """The course of a method: applications, errors, and images at the numbers of SHOWN, or all for total variation."""
+    """The course of a method: applications, errors, and images at the numbers of SHOWN, or all."""
 
     name: str
     counts: list[int]
@@ -32,7 +33,7 @@ def follow(found: Scan, way: Way, say: Callable[[str], None] = print) -> Course:
     for count, image in way.images:
         course.counts.append(count)
         course.errors.append(found.error(np.asarray(image)))
-        if count in SHOWN or way.name == "total variation":
+        if count in SHOWN or way.all:
             course.images[count] = np.asarray(image)
             say(f"  {way.name:36s} {count:3d}   {course.errors[-1]:.4f}")
     return course

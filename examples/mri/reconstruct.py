@@ -4,9 +4,9 @@ A scanner samples the spectrum of an image x along lines, not on a grid, and eac
 
     d_cj = sum_n S_cn x_n exp(-2 pi i k_j . n) + noise
 
-Conjugate gradients find the x that explains the data best, which solves A^H A x = A^H d, with a ridge or without; total
-variation finds one that is piecewise smooth besides. `mf.scattered_plan` transforms between image and samples, and its
-`normal()` applies A^H A by two FFTs of twice the size, without the samples.
+Conjugate gradients find the x that explains the data best, which solves A^H A x = A^H d, with a ridge or without; ADMM
+finds one that is also piecewise smooth, by total variation or by wavelets. `mf.scattered_plan` transforms between image
+and samples, and its `normal()` applies A^H A by two FFTs of twice the size, without the samples.
 
 The image is cut over eight devices along both dimensions, maps and data too, or by coils (`--coils-cut`). The data are
 integrals of the Shepp-Logan phantom in closed form (`phantom.py`), so the error |x - truth| / |truth| that is printed,
@@ -22,14 +22,17 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import solvers
 from courses import Course, Way, follow
 from jax import Array
 from scan import TRAJECTORIES, Scan, scan, write
 from sense import Problem, problem
 
+from meshfft.nufft import solvers
+from meshfft.nufft.penalties import PENALTIES
+
 ROUNDS, INNER = 10, 5  # of ADMM, and of conjugate gradients in each
-RIDGE, STRENGTH, RHO = 1e-3, 1e-4, 1e-3  # of the largest eigenvalue of the normal operator, where the image is about 1
+RIDGE, RHO = 1e-3, 1e-3  # of the largest eigenvalue of the normal operator, where the image is about 1
+WEIGHTS = {"tv": 1e-4, "wavelet": 1e-4}
 
 
 def descents(at: Problem) -> Callable[..., Iterator[tuple[int, Array]]]:
@@ -50,11 +53,12 @@ def descents(at: Problem) -> Callable[..., Iterator[tuple[int, Array]]]:
     return descent
 
 
-def variation(at: Problem, rounds: int) -> Iterator[tuple[int, Array]]:
-    """Total variation, round by round."""
-    normal, now = jax.jit(at.normal), solvers.split(at.start)
+def splitting(at: Problem, name: str, rounds: int) -> Iterator[tuple[int, Array]]:
+    """ADMM with a penalty, round by round."""
+    penalty = PENALTIES[name](at.right.ndim)
+    normal, now = jax.jit(at.normal), solvers.split(at.start, penalty)
     for count in range(1, rounds + 1):
-        now = solvers.round_(normal, at.right, now, STRENGTH, RHO, INNER)
+        now = solvers.round_(normal, at.right, now, penalty, WEIGHTS[name], RHO, INNER)
         yield count * (INNER + 1), now.image
 
 
@@ -66,7 +70,8 @@ def reconstruct(found: Scan, at: Problem, iterations: int, say: Callable[[str], 
         Way("CG from zero", descent(iterations, zero)),
         Way("CG from the adjoint", descent(iterations, at.start)),
         Way("CG from the adjoint, ridge", descent(iterations, at.start, RIDGE)),
-        Way("total variation", variation(at, ROUNDS)),
+        Way("total variation", splitting(at, "tv", ROUNDS), all=True),
+        Way("wavelets", splitting(at, "wavelet", ROUNDS), all=True),
     ]
     return [follow(found, way, say) for way in ways]
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import solvers
 from jax import Array
 from jax import block_until_ready as ended
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from scan import Scan
 
 import meshfft as mf
+from meshfft.nufft import solvers
 
 
 class Problem(NamedTuple):

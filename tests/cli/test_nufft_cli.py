@@ -134,7 +134,7 @@ def test_reconstruction_finds_the_image() -> None:
 
 def test_reconstruction_of_one_file_with_weights_and_without_maps() -> None:
     """Catches datasets that are mixed up, coils that are added up without maps, and weights that do nothing: a ridge
-    makes the image smaller, total variation makes it smoother.
+    makes the image smaller, total variation and wavelets make it smoother.
     """
     h5py = pytest.importorskip("h5py")
     waves = _waves("centre")
@@ -156,7 +156,8 @@ def test_reconstruction_of_one_file_with_weights_and_without_maps() -> None:
     assert error(plain, IMAGE) < 1e-2
     assert error(found("--iterations", "25", "--density", "none"), IMAGE) < 1e-2
     assert np.linalg.norm(found("--l2", "0.5")) < 0.8 * np.linalg.norm(plain)
-    assert roughness(found("--tv", "1e-2")) < 0.95 * roughness(plain)
+    for name in ("tv", "wavelet"):
+        assert roughness(found("--regularise", name, "--weight", "1e-2")) < 0.97 * roughness(plain), name
     assert json.loads(call(*words, "out.npy", "--iterations", "1", "--json"))["maps"] is None
     with h5py.File("scan.h5", "a") as file:
         file["maps"] = MAPS
@@ -203,7 +204,10 @@ BAD: list[tuple[list[str], str]] = [
     ([*KSPACE, *TURNED, *SIZE, "--mesh", "8"], "--mesh does not cut images (2, 12, 10) evenly"),
     ([*KSPACE, *TURNED, *SIZE, "--density", "voronoi"], "--density 'voronoi' is not known"),
     ([*KSPACE, *TURNED, *SIZE, "--l2", "-1"], "--l2 -1.0 is no weight"),
-    ([*KSPACE, *TURNED, *SIZE, "--tv", "1", "--density", "none"], "--density none starts from zero"),
+    ([*KSPACE, *TURNED, *SIZE, "--regularise", "tv", "--density", "none"], "--density none starts from zero"),
+    ([*KSPACE, *TURNED, *SIZE, "--regularise", "l1"], "--regularise 'l1' is not known"),
+    ([*KSPACE, *TURNED, *SIZE, "--regularise", "tv", "--weight", "nan"], "--weight nan is no weight"),
+    ([*KSPACE, *TURNED, *SIZE, "--weight", "1e-3"], "--weight 0.001 is that of --regularise: add tv or wavelet"),
     ([*KSPACE, *TURNED, *SIZE, "--iterations", "-3"], "--iterations -3 is not a number of steps"),
     (["reconstruct", "hole.npy", "out.npy", *TURNED, *SIZE], "the values, or the maps, hold a NaN or an infinity"),
     (["reconstruct", "x.npy", "out.npy", *TURNED, *SIZE], "give one value for each point, with the coils"),
@@ -265,6 +269,8 @@ def test_python_refuses_what_the_command_refuses() -> None:
     for wrong, text in (
         ({"maps": MAPS[:1]}, r"maps have shape \(1, 12, 10\) and the coils' images \(2, 12, 10\)"),
         ({"tv": 1.0, "density": 0}, "starts from zero"),
+        ({"tv": 1.0, "wavelet": 1.0}, "leave one out"),
+        ({"wavelet": float("nan")}, "wavelet is nan, which is no weight"),
         ({"l2": -1.0}, "is no weight"),
         ({"iterations": 1.5}, "give a whole number"),
     ):

@@ -7,8 +7,9 @@ import numpy as np
 import phantom
 import pytest
 import scan
-import solvers
 import trajectories
+
+from meshfft.nufft import solvers
 
 SIZES, OVER = {2: (48, 40), 3: (20, 18, 22)}, {2: 8, 3: 5}
 
@@ -120,36 +121,3 @@ def test_conjugate_gradients_solve_the_normal_equations(
     still = step(solvers.begin(normal, jnp.zeros_like(right)))
     assert np.array_equal(still.image, np.zeros_like(wanted)), "no data, no image"
     assert abs(solvers.largest(normal, right, 60) - 1) < 1e-2, "the matrix has norm 1"
-
-
-def test_admm_finds_the_smallest_total_variation(
-    dense: tuple[solvers.Operator, np.ndarray, np.ndarray, np.ndarray],
-) -> None:
-    """Catches a wrong shrinkage or multiplier: at the minimum no direction makes the objective smaller."""
-    normal, matrix, b, truth = dense
-    strength, right = 1e-3, jnp.asarray(b.reshape(truth.shape), jnp.complex64)
-    one = jax.jit(lambda at: solvers.round_(normal, right, at, strength, 1e-2))
-    at = solvers.split(right)
-    for _ in range(300):
-        at = one(at)
-
-    def objective(x: np.ndarray) -> float:
-        slopes = np.stack([np.roll(x, -1, d) - x for d in range(2)])
-        quadratic = np.vdot(x, matrix @ x.ravel() - 2 * b).real / 2
-        return float(quadratic + strength * np.sqrt((np.abs(slopes) ** 2).sum(0)).sum())
-
-    found, rng = np.asarray(at.image, complex), np.random.default_rng(0)
-    least = objective(found)
-    assert least < objective(truth)
-    moves = [*(rng.standard_normal((10, *found.shape)) + 1j * rng.standard_normal((10, *found.shape)))]
-    for move in [found, truth - found, *moves]:
-        for size in (1e-1, -1e-1, 1e-2, -1e-2):
-            assert objective(found + size * move / np.linalg.norm(move)) > least - 1e-6
-
-
-def test_divergence_is_the_transpose_of_the_gradient() -> None:
-    """Catches a sign or a direction, on which ADMM would diverge slowly."""
-    rng = np.random.default_rng(1)
-    x, y = rng.standard_normal((4, 5, 6)).astype("f4"), rng.standard_normal((3, 4, 5, 6)).astype("f4")
-    left, right = jnp.vdot(y, solvers.gradient(jnp.asarray(x))), jnp.vdot(solvers.divergence(jnp.asarray(y)), x)
-    assert abs(left - right) < 1e-5 * np.linalg.norm(x) * np.linalg.norm(y)

@@ -24,6 +24,7 @@ from ..io.ismrmrd import Encoding, Scan, encodings_of, is_scan, read_scan
 from ..io.nifti import SPACE, checked_affine, coils_first, is_nifti, nifti_affine, voxels
 from ..io.refusals import readable
 from ..io.source import FORMATS
+from ..nufft.penalties import PENALTIES
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered
 from . import flags as read
@@ -49,7 +50,6 @@ from .scattered import (
 
 MOST_TEXT = 4096  # bytes of a text file with 4 x 4 numbers
 DENSITIES = ("pipe", "none")
-ROUNDS = 12
 
 Affine = tuple[tuple[float, ...], ...]
 
@@ -63,20 +63,17 @@ def reconstruct(
     at: AtPoints,
     select: Annotated[str, read.option("NAME=I,...", "Readouts of ISMRMRD: slice=2,repetition=0, or phase=all.")] = "",
     maps: Annotated[
-        Path | None, read.option("FILE", "Of coils, (coils, N, N, ...), NIfTI (N, N, N, coils); else in KSPACE.")
+        Path | None, read.option("FILE", "(coils, N, N, ...), NIfTI (N, N, N, coils); or in KSPACE.")
     ] = None,
-    iterations: Annotated[int, read.option("N", "Steps of conjugate gradients; with --tv in rounds of 5.")] = 20,
+    iterations: Annotated[int, read.option("N", "Steps of conjugate gradients; of ADMM in rounds of 5.")] = 20,
     density: Annotated[str, read.option("NAME", "Start from Pipe's weights: pipe, or none.")] = "pipe",
     l2: Annotated[float, read.option("X", "Weight of |x|^2: 1e-3.")] = 0.0,
-    tv: Annotated[float, read.option("X", "Weight of total variation: 1e-4.")] = 0.0,
+    regularise: Annotated[str | None, read.option("NAME", "By ADMM, for few samples: tv or wavelet.")] = None,
+    weight: Annotated[float | None, read.option("X", "Weight of that; by default 1e-4.")] = None,
     tol: TolFlag = 1e-4,
     origin: OriginFlag = "centre",
-    voxel: Annotated[
-        str | None, read.option("X,X,...", "Size of a voxel along each dimension, in mm: 1.5,1.5,3.")
-    ] = None,
-    affine: Annotated[
-        Path | None, read.option("FILE", "Where voxels are: a NIfTI file, or 4 x 4 numbers in .npy, .txt.")
-    ] = None,
+    voxel: Annotated[str | None, read.option("X,X,...", "Size of a voxel along each dimension, in mm: 1.5,3.")] = None,
+    affine: Annotated[Path | None, read.option("FILE", "Of voxels: NIfTI, or 4 x 4 numbers in .npy or .txt.")] = None,
     as_complex: Annotated[bool, read.switch("--complex", "Complex numbers in NIfTI too.")] = False,
     files: read.Files,
 ) -> None:
@@ -85,8 +82,10 @@ def reconstruct(
     min |A S x - d|^2 by conjugate gradients on the Toeplitz normal equations
     N x = b, N = S* A* A S and b = S* A* d, from the density-compensated adjoint
     on. A is the transform at the points, d the samples, S the maps of the coils,
-    without which every coil has an image. Weights are relative: --l2 to the
-    largest eigenvalue of N, --tv also to the brightest pixel of the start.
+    without which every coil has an image. --regularise adds weight f(x) to half
+    of that, by ADMM: f sums |grad x| (tv), or the details of Haar wavelets.
+    Weights are relative: --l2 to the largest eigenvalue of N, --weight also to the
+    brightest pixel of the start.
 
     An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image, of
     several images those of --select, without noise and navigators. It gives the
@@ -104,7 +103,8 @@ def reconstruct(
     def asked() -> Asked:
         how: read.Keywords = {"tol": tol, "origin": origin}
         more: read.Keywords = {"select": select, "maps": maps, "iterations": iterations, "density": density}
-        found = asked_for(source, target, files, at, **how, **more, l2=l2, tv=tv, complex=as_complex)
+        more |= {"regularise": regularise, "weight": 1e-4 if regularise and weight is None else weight}
+        found = asked_for(source, target, files, at, **how, **more, l2=l2, complex=as_complex)
         encoded = {one.sizes for one in encodings_of(source, files.dataset)} if found.shape is None else set()
         if len(encoded) > 1:
             raise ValueError(f"{source} has encoded matrices {sorted(encoded)}: give --shape N,N,...")
@@ -122,11 +122,15 @@ def _check(more: read.Keywords) -> None:
     read.check_choice(more["density"], DENSITIES, "--density")
     if more["iterations"]:
         read.check_count(more["iterations"], "--iterations", "steps")
-    for name in ("l2", "tv"):
-        if not (math.isfinite(more[name]) and more[name] >= 0):
+    for name in ("l2", "weight"):
+        if more[name] and not 0 <= more[name] < math.inf:
             raise ValueError(f"--{name} {more[name]} is no weight: give 0 or more, as 1e-4")
-    if more["tv"] and more["density"] == "none":
-        raise ValueError("--tv is relative to the start, and --density none starts from zero: leave one out")
+    if more["regularise"]:
+        read.check_choice(more["regularise"], tuple(PENALTIES), "--regularise")
+        if more["density"] == "none":
+            raise ValueError("--weight is relative to the start, and --density none starts from zero: leave one out")
+    elif more["weight"] is not None:
+        raise ValueError(f"--weight {more['weight']} is that of --regularise: add {' or '.join(PENALTIES)}")
 
 
 @contextlib.contextmanager
@@ -275,14 +279,14 @@ def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -
             progress.note = f", residual {residual:.2e}" if math.isfinite(residual) else ""
             progress.advance(done - progress.done)
 
-        weights: read.Keywords = {name: more[name] for name in ("iterations", "l2", "tv")}
-        rounds = ROUNDS if more["density"] == "pipe" else 0
-        image, residuals = meshfft.reconstruct(values, plan, maps=maps, density=rounds, report=report, **weights)
+        how: read.Keywords = {"iterations": more["iterations"], "l2": more["l2"], "maps": maps, "report": report}
+        how |= {more["regularise"]: more["weight"]} if more["regularise"] else {}
+        image, residuals = meshfft.reconstruct(values, plan, density=12 * (more["density"] == "pipe"), **how)
         progress.begin("write")
         nifti, affine = is_nifti(asked.target), more["affine"]
         magnitude = nifti and not more["complex"]
         y = voxels(image, plan.points.dims, magnitude) if nifti else image
-        how: read.Keywords = {"about": {KEY: made}, "affine": affine and np.array(affine)}
+        how = {"about": {KEY: made}, "affine": affine and np.array(affine)}
         write_array(asked.target, y, overwrite=asked.files.overwrite, **how)
     start, end = residuals[0], residuals[-1]
     say(f"Residual |b - N x| / |b|: {start:.3g} at the start, {end:.3g} after {more['iterations']} steps.")

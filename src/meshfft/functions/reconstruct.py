@@ -24,9 +24,10 @@ from jax.sharding import AxisType, Mesh
 from ..layout.layout import AnyMesh, Spec
 from ..layout.padded_array import AnyArray, PaddedArray, stored_of
 from ..nufft.functions import scattered_plan
+from ..nufft.penalties import PENALTIES
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered, known_kind
-from ..nufft.solvers import INNER, Problem, descent, dot, of_unit, over, relative, variation
+from ..nufft.solvers import INNER, Problem, descent, dot, of_unit, over, penalised, relative
 from ..numerics.dtypes import complex_dtype
 from ..operators.transform import integers, is_integer, reals
 from .shard import shard
@@ -43,7 +44,7 @@ class Reconstruction(NamedTuple):
         image: of the given shape, or without maps the image of every coil;
             cut as the plan cuts images.
         residuals: |b - N x| / |b| at the start and after every step, with
-            `tv` after every round of 5 steps.
+            `tv` or `wavelet` after every round of 5 steps.
 
     >>> points = mf.Scattered.turns([[0.0], [0.25], [0.5], [-0.25]])
     >>> found = mf.reconstruct(np.ones(4), points, (4,), iterations=2)
@@ -65,6 +66,7 @@ def reconstruct(
     density: int = 12,
     l2: float = 0.0,
     tv: float = 0.0,
+    wavelet: float = 0.0,
     mesh: AnyMesh | None = None,
     spec: Spec | None = None,
     tol: float = 1e-4,
@@ -77,7 +79,13 @@ def reconstruct(
         min |A S x - d|^2 + l2 |x|^2,   N = S^H A^H A S,   b = S^H A^H d
         (A S x)_cj = sum_n S_cn x_n exp(-2 pi i k_j . n)
 
-    With `tv` ADMM finds the minimum of |A S x - d|^2 / 2 + tv sum |grad x|.
+    ADMM finds, with `tv` or `wavelet`, the minimum of
+
+        |A S x - d|^2 / 2 + tv sum |grad x|
+        |A S x - d|^2 / 2 + wavelet sum |details of W x|
+
+    where W has four levels of orthogonal Haar wavelets, of any size, whose last
+    averages are not penalised.
 
     Args:
         values: d: (coils, ...), or without coils the shape of the points.
@@ -85,11 +93,12 @@ def reconstruct(
             shape, mesh, spec, tol and origin.
         shape: pixels of the image along each dimension.
         maps: S, complex (coils, *shape); None finds an image for every coil.
-        iterations: steps of conjugate gradients; with `tv` in rounds of 5.
+        iterations: steps of conjugate gradients; of ADMM in rounds of 5.
         density: rounds of Pipe and Menon's weights for the adjoint that is the
             start; 0 starts from zero.
-        l2, tv: weights relative to the largest eigenvalue of N; `tv` also to
-            the brightest pixel of the start.
+        l2, tv, wavelet: weights relative to the largest eigenvalue of N; the
+            last two, of which one is 0, also to the brightest pixel of the
+            start.
         mesh, spec: cuts of images (coils, *shape), which they must divide.
         tol: relative error of A, 1e-2 to 1e-6, of complex128 to 1e-12.
         origin: pixels count from -(N // 2), "centre", or from 0, "corner".
@@ -99,14 +108,15 @@ def reconstruct(
 
     Raises:
         ValueError: values, maps, points, shape and mesh that do not fit; a
-            weight below 0; a NaN or an infinity in the values or the maps.
+            weight below 0, or both penalties; a NaN or an infinity in the
+            values or the maps.
         TypeError: values, maps or points that are traced, as inside `jit`.
 
     Costs a plan, an adjoint of 2^d times the pixels, `density` gridding rounds
     without an FFT, and for each step and coil an FFT of 2^d times the pixels
-    there and back, with `tv` 7 / 5 of that. Source: Pruessmann et al.,
-    "Advances in sensitivity encoding with arbitrary k-space trajectories", MRM
-    2001.
+    there and back, of ADMM 7 / 5 of that and the halos of differences or
+    wavelets. Source: Pruessmann et al., "Advances in sensitivity encoding with
+    arbitrary k-space trajectories", MRM 2001.
 
     >>> k = mf.Scattered.turns([[0.0], [0.25], [0.5], [-0.25]])
     >>> found = mf.reconstruct([4.0, 0.0, 0.0, 0.0], k, (4,), iterations=4)
@@ -114,7 +124,7 @@ def reconstruct(
     [1.0, 1.0, 1.0, 1.0]
     """
     _check_arguments(values, points, maps)
-    _check_numbers(iterations, density, l2, tv)
+    _check_numbers(iterations, density, {"l2": l2, "tv": tv, "wavelet": wavelet})
     data = values if isinstance(values, Array | PaddedArray) else np.asarray(values)
     if not isinstance(points, ScatteredPlan):
         images = coil_images(data.shape, points.shape, _sizes(shape, known_kind(points)))
@@ -125,9 +135,10 @@ def reconstruct(
         plan = points
     else:
         raise ValueError("the plan says shape, mesh and spec: leave them out, or give points in its place")
-    _check_plan(plan, data.shape, bool(tv))
-    problem = _problem(plan, data, _placed(plan, maps), density=density, unit=bool(l2 or tv), report=report)
-    return _solved(problem, iterations, l2, tv, report)
+    penalty = next(((name, weight) for name, weight in (("tv", tv), ("wavelet", wavelet)) if weight), None)
+    _check_plan(plan, data.shape, penalty and penalty[0])
+    problem = _problem(plan, data, _placed(plan, maps), density=density, unit=bool(l2 or penalty), report=report)
+    return _solved(problem, iterations, l2, penalty, report)
 
 
 def _check_arguments(values: AnyArray, points: Scattered | ScatteredPlan, maps: AnyArray | None) -> None:
@@ -147,11 +158,11 @@ def _sizes(shape: Sequence[int] | None, points: Scattered) -> tuple[int, ...]:
     return sizes
 
 
-def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], tv: bool) -> None:
+def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], penalty: str | None) -> None:
     """Refuses a plan that does not fit the values, and meshes that the method cannot use."""
-    if tv and isinstance(plan.mesh, Mesh) and AxisType.Explicit in plan.mesh.axis_types:
+    if penalty and isinstance(plan.mesh, Mesh) and AxisType.Explicit in plan.mesh.axis_types:
         raise ValueError(
-            "tv takes slopes across the blocks of Auto mesh axes, and this mesh has Explicit ones: make "
+            f"{penalty} takes differences across the blocks of Auto mesh axes, and this mesh has Explicit ones: make "
             "it with axis_types=(jax.sharding.AxisType.Auto,) * n"
         )
     images = plan.in_layout.shape
@@ -178,15 +189,18 @@ def check_maps(maps: tuple[int, ...] | None, images: tuple[int, ...], dims: int)
         raise ValueError(f"the maps have shape {maps} and the coils' images {images}: give {wanted}")
 
 
-def _check_numbers(iterations: int, density: int, l2: float, tv: float) -> None:
+def _check_numbers(iterations: int, density: int, weights: dict[str, float]) -> None:
     for name, count in (("iterations", iterations), ("density", density)):
         if not is_integer(count) or count < 0:
             raise ValueError(f"{name} is {count!r}: give a whole number, 0 or more")
-    for name, weight in (("l2", l2), ("tv", tv)):
+    for name, weight in weights.items():
         if (real := reals((weight,))) is None or not (math.isfinite(real[0]) and real[0] >= 0):
             raise ValueError(f"{name} is {weight!r}, which is no weight: give 0 or more, as 1e-4")
-    if tv and not density:
-        raise ValueError("tv is relative to the start, and density=0 starts from zero: leave one out")
+    penalties = [name for name in PENALTIES if weights[name]]
+    if len(penalties) > 1:
+        raise ValueError(f"tv is {weights['tv']:g} and wavelet {weights['wavelet']:g}: leave one out")
+    if penalties and not density:
+        raise ValueError(f"{penalties[0]} is relative to the start, and density=0 starts from zero: leave one out")
 
 
 def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Array | None:
@@ -198,10 +212,14 @@ def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Array | None:
     return stored_of(shard(typed, mesh, plan.in_layout.spec)) if isinstance(mesh, Mesh) else jnp.asarray(typed)
 
 
-def _solved(problem: Problem, iterations: int, l2: float, tv: float, report: Report) -> Reconstruction:
+def _solved(
+    problem: Problem, iterations: int, l2: float, penalty: tuple[str, float] | None, report: Report
+) -> Reconstruction:
     """The image after all steps, with the residuals at the start and after each step."""
-    size = INNER if tv else 1
-    found, residuals = variation(problem, tv, l2) if tv else descent(problem, l2), list[float]()
+    size, residuals = INNER if penalty else 1, list[float]()
+    found = descent(problem, l2)
+    if penalty:
+        found = penalised(problem, PENALTIES[penalty[0]](problem.dims), penalty[1], l2)
     for count, now in enumerate(itertools.islice(found, -(-iterations // size) + 1)):
         residuals.append(relative(problem, now))
         if not math.isfinite(residuals[-1]):

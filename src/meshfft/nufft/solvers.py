@@ -1,8 +1,8 @@
-"""Normal operator of scattered samples, and solvers for any normal operator: ridge and total variation.
+"""Normal operator of scattered samples, and solvers for any normal operator: ridge and penalties.
 
     A^H W A x = crop F^-1 lambda F pad x,    lambda = F q,    q[m] = sum_j w_j exp(2 pi i k_j . m)
     (N + l2) x = b                                            min |A x - d|^2 + l2 |x|^2,  N = A^H A,  b = A^H d
-    ADMM (split Bregman)                                      min |A x - d|^2 / 2 + tv sum |grad x|
+    ADMM (split Bregman)                                      min |A x - d|^2 / 2 + t f(K x)
 
 A^H W A depends on differences of positions only, so it is a convolution on a circle of 2 N - 1 or more. q is one
 adjoint transform, lambda is real, and applications need no points.
@@ -32,6 +32,7 @@ from ..plans.execute import sound_walk
 from ..plans.plan import Plan
 from ..steps.problem import Problem as Search
 from ..walks.walk import Walk
+from .penalties import Penalty
 from .post_transform import even_walk
 from .steps import PhaseShift
 from .steps.point_step import sub_layout
@@ -40,7 +41,7 @@ Operator = Callable[[Array], Array]
 State = Iterate[Array, Array]
 POWERS = 10  # iterations of the power method
 INNER = 5  # conjugate gradient steps per ADMM round
-STIFF = 10  # rho / tv: the first round shrinks slopes below a tenth of the brightest pixel to zero
+STIFF = 10  # rho / weight: the first round shrinks slopes below a tenth of the brightest pixel to zero
 
 
 class Problem(NamedTuple):
@@ -62,7 +63,7 @@ class Problem(NamedTuple):
 
 
 class Split(NamedTuple):
-    """ADMM state: the image, its shrunk gradient and the scaled multiplier; the last two are (dims, *image)."""
+    """ADMM state: the image x, z that approximates K x, and the scaled multiplier u."""
 
     image: Array
     shrunk: Array
@@ -81,16 +82,16 @@ def descent(problem: Problem, l2: float = 0.0) -> Iterator[State]:
         now = step(normal, now)
 
 
-def variation(problem: Problem, tv: float, l2: float = 0.0) -> Iterator[State]:
-    """Yields iterates of total variation, INNER + 2 applications of N each.
+def penalised(problem: Problem, penalty: Penalty, weight: float, l2: float = 0.0) -> Iterator[State]:
+    """Yields iterates of ADMM, INNER + 2 applications of N each.
 
-    `problem` is scaled by `of_unit`; tv weights |grad x| for a start whose brightest pixel is 1.
+    `problem` is scaled by `of_unit`; the weight of the penalty is for a start whose brightest pixel is 1.
     """
     normal, peak = _ridged(problem.normal, l2), float(jnp.max(jnp.abs(problem.start)))
-    now = split(problem.start, problem.dims)
+    now = split(problem.start, penalty)
     while True:
         yield begin(normal, problem.right, now.image)
-        now = round_(normal, problem.right, now, tv * peak, STIFF * tv)
+        now = round_(normal, problem.right, now, penalty, weight * peak, STIFF * min(weight, 1))
 
 
 def _ridged(normal: Operator, l2: float) -> Operator:
@@ -111,40 +112,31 @@ def step(normal: Operator, now: State) -> State:
     return ended(advance(now, normal(now.direction)))[0]
 
 
-def split(image: Array, dims: int | None = None) -> Split:
-    shrunk = ended(gradient(image, dims))
+def split(image: Array, penalty: Penalty) -> Split:
+    shrunk = ended(penalty.onto(image))
     return Split(image, shrunk, jnp.zeros_like(shrunk))
 
 
-def round_(normal: Operator, b: Array, now: Split, strength: float, rho: float, inner: int = INNER) -> Split:
+def round_(
+    normal: Operator, b: Array, now: Split, penalty: Penalty, weight: float, rho: float, inner: int = INNER
+) -> Split:
     """One ADMM round: `inner` + 1 applications of `normal`.
 
-    x <- the approximate minimum of x^H N x / 2 - Re b^H x + rho |grad x - z + u|^2 / 2; z <- grad x + u, every slope
-    shortened by strength / rho over all dimensions and re, im together; u <- u + grad x - z.
+    x <- the approximate minimum of x^H N x / 2 - Re b^H x + rho |K x - z + u|^2 / 2; z <- the nearest to y = K x + u
+    with weight / rho; u <- y - z.
 
     Source: Goldstein and Osher, "The split Bregman method for L1-regularized problems", SIAM J. Imaging Sci. 2009.
     """
 
     def steep(x: Array) -> Array:
-        return ended(_steeper(normal(x), x, rho, len(now.shrunk)))
+        return ended(_steeper(normal(x), x, rho, penalty))
 
-    at = begin(steep, ended(b + rho * divergence(now.shrunk - now.multiplier)), now.image)
+    at = begin(steep, ended(b + rho * penalty.back(now.shrunk - now.multiplier)), now.image)
     for _ in range(inner):
         at = step(steep, at)
-    return Split(at.image, *ended(_shrunk(at.image, now.multiplier, strength / rho)))
-
-
-@functools.partial(jax.jit, static_argnums=1)
-def gradient(x: Array, dims: int | None = None) -> Array:
-    """Periodic differences to the next pixel along the last dimensions or all: (dims, *x.shape)."""
-    first = 0 if dims is None else x.ndim - dims
-    return jnp.stack([jnp.roll(x, -1, dim) - x for dim in range(first, x.ndim)])
-
-
-@jax.jit
-def divergence(slopes: Array) -> Array:
-    first = slopes[0].ndim - len(slopes)
-    return jnp.sum(jnp.stack([jnp.roll(one, 1, first + j) - one for j, one in enumerate(slopes)]), 0)
+    moved = ended(penalty.onto(at.image) + now.multiplier)
+    shrunk = ended(penalty.nearest(moved, weight / rho))
+    return Split(at.image, shrunk, ended(moved - shrunk))
 
 
 def largest(normal: Operator, like: Array, rounds: int = POWERS) -> Array:
@@ -175,17 +167,8 @@ def advance(now: State, product: Array) -> tuple[State, Array, Array]:
 
 
 @functools.partial(jax.jit, static_argnums=3)
-def _steeper(product: Array, x: Array, rho: float, dims: int) -> Array:
-    return product + rho * divergence(gradient(x, dims))
-
-
-@jax.jit
-def _shrunk(image: Array, multiplier: Array, least: float) -> tuple[Array, Array]:
-    """Shrinks gradient plus multiplier; returns the result and the remainder."""
-    slope = gradient(image, len(multiplier)) + multiplier
-    size = jnp.sqrt(jnp.sum(jnp.abs(slope) ** 2, 0, keepdims=True))
-    shorter = slope * over(jnp.maximum(size - least, 0), size).astype(slope.dtype)
-    return shorter, slope - shorter
+def _steeper(product: Array, x: Array, rho: float, penalty: Penalty) -> Array:
+    return product + rho * penalty.back(penalty.onto(x))
 
 
 @jax.jit
