@@ -95,7 +95,7 @@ SPARED = (
         "cache",
     ),  # no arrays, or within a program
     "reconstruct",  # plans of scattered points, many times
-    *("array_api", "scipy_backend"),  # the same functions
+    *("array_api", "jnp_fft", "scipy_backend"),  # the same functions
 )
 VARIANTS: dict[str, tuple[tuple[int, ...], Callable[[Array], Any]]] = {
     "planes": ((8,), lambda x: mf.fftn((x.real, x.imag))),

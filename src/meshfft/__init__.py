@@ -22,7 +22,7 @@ Frequencies and shifts:
 Arrays larger than memory:
     passes, Passes
 Under other libraries' names:
-    scipy_backend, array_api
+    jnp_fft, scipy_backend, array_api
 Compiled programs kept on the disk:
     cache
 
@@ -68,6 +68,7 @@ from .functions.helpers import ifftshift as ifftshift
 from .functions.helpers import next_fast_len as next_fast_len
 from .functions.helpers import rfftfreq as rfftfreq
 from .functions.protocols import array_api as array_api
+from .functions.protocols import jnp_fft as jnp_fft
 from .functions.protocols import scipy_backend as scipy_backend
 from .functions.reconstruct import Reconstruction as Reconstruction
 from .functions.reconstruct import reconstruct as reconstruct

@@ -1,8 +1,10 @@
-"""meshfft under the protocols of other libraries: the array API's `fft` extension, and a backend of scipy.fft.
+"""meshfft under the names of other libraries: the array API's `fft` extension, a backend of scipy.fft, and jnp.fft.
 
     y = meshfft.array_api.fft.fftn(x, axes=(0, 1))      # x positional, the rest by name
     with scipy.fft.set_backend(meshfft.scipy_backend):
         y = scipy.fft.fftn(x)                           # x sharded: y sharded; x of NumPy: y of NumPy
+    with meshfft.jnp_fft():
+        y = jax.numpy.fft.fftn(x)                       # x sharded: y sharded
 
 The extension has the functions, signatures and types of the standard, 2024.12, and no more. Real input to complex
 transforms, integers, and `s` without `axes` are accepted, as in NumPy. Source:
@@ -13,17 +15,20 @@ JAX does not have that, SciPy computes it.
 """
 
 import contextlib
+import functools
 import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.padded_array import PaddedArray
+from ..layout.reading import is_cut
 from . import cosine, fourier, helpers
 from .calls import Ints
 from .helpers import Place
@@ -96,8 +101,59 @@ class array_api:  # a namespace, as in the standard
     fft = fft
 
 
+@contextlib.contextmanager
+def jnp_fft() -> Iterator[None]:
+    """Lets the calls of `jax.numpy.fft` in a block transform sharded arrays as
+    this package does, without a gather.
+
+        with mf.jnp_fft():
+            state = step(state)         # a program that calls jnp.fft.rfftn
+
+    Also a decorator: `@mf.jnp_fft()`. All transforms and shifts are replaced,
+    for the whole process, as long as the block runs. So trace a program inside:
+    what `jit` has compiled before stays as it is. Code that has imported the
+    functions themselves, as `from jax.numpy.fft import fftn`, is not reached.
+
+    Arguments, types and results are those of `jax.numpy.fft`, whose functions
+    still transform arrays that are on one device or on all of them, blocks
+    inside a `shard_map`, and, outside of `jit`, arrays whose result no mesh
+    axes divide.
+
+    Raises:
+        ValueError, TypeError: in the block, as `fftn`.
+
+    >>> with mf.jnp_fft():
+    ...     jnp.fft.fft(jnp.ones(2)).real.tolist()
+    [2.0, 0.0]
+    """
+    kept = {name: getattr(jnp.fft, name) for name in (*COMPLEX, *HALVED, *SHIFTS) if hasattr(jnp.fft, name)}
+    for name, theirs in kept.items():
+        setattr(jnp.fft, name, _where_cut(getattr(helpers if name in SHIFTS else fourier, name), theirs))
+    try:
+        yield
+    finally:
+        for name, theirs in kept.items():
+            setattr(jnp.fft, name, theirs)
+
+
+def _where_cut(ours: Callable[..., Any], theirs: Callable[..., Array]) -> Callable[..., Array]:
+    first = next(iter(inspect.signature(theirs).parameters))
+
+    @functools.wraps(theirs)
+    def call(*args: Any, **named: Any) -> Array:
+        if is_cut(args[0] if args else named.get(first)):
+            inspect.signature(theirs).bind(*args, **named)  # their arguments, and no others
+            y: Array | PaddedArray = ours(*args, **named)
+            if not isinstance(y, PaddedArray):
+                return y
+        return theirs(*args, **named)
+
+    return call
+
+
 COMPLEX = ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn")
 HALVED = tuple(name.replace("fft", kind) for kind in ("rfft", "hfft") for name in COMPLEX)
+SHIFTS = ("fftshift", "ifftshift")
 COSINES = ("dct", "idct", "dctn", "idctn", "dst", "idst", "dstn", "idstn")
 TRANSFORMS: dict[str, Callable[..., Array]] = {
     **{name: getattr(fourier, name) for name in COMPLEX + HALVED},

@@ -52,6 +52,15 @@ def hidden_by(x: Array) -> AnyMesh | None:
     return mesh if AxisType.Auto in kinds and AxisType.Manual not in kinds else None
 
 
+def is_cut(x: object) -> bool:
+    """Whether an array is on several devices in parts, or may be, as XLA will choose; blocks in a shard_map are not."""
+    if not isinstance(x, jax.Array) or mapped_axes(jax.sharding.get_abstract_mesh()):
+        return False
+    if isinstance(x, jax.core.Tracer):
+        return any(jax.typeof(x).sharding.spec) or hidden_by(x) is not None
+    return not x.sharding.is_fully_replicated
+
+
 def is_hashable(value: object) -> bool:
     try:
         hash(value)
