@@ -11,8 +11,8 @@ probable one minimizes a loss, whose gradient passes through derivatives, Poisso
     loss(w) = sum_seen |psi(w) - d|^2 / (2 sigma^2) + sum w^2 / 2
 
 All of it is called inside `jit`, on arrays cut by every mesh axis. JAX's conjugate gradients, which minimize the loss,
-need Auto mesh axes, and these need `spec=` inside `jit`. Density, displacements and gradient are compared with NumPy's
-in double precision, the estimated power spectrum with P.
+need Auto mesh axes. They start from zeros that are made inside `jit`: `spec=` says how to cut these. Density,
+displacements and gradient are compared with NumPy's in double precision, the estimated power spectrum with P.
 
     python examples/cosmology.py --picture cosmology.png        # 32^3
     python examples/cosmology.py --size 512 --mesh 2,2,2
