@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 MORE = {  # what people import besides the public names
     "meshfft.io": ("open_array", "write_array", "Record", "record_of", "inverse_options"),
     "meshfft.out_of_core": ("run_passes", "chunk_of"),
-    "meshfft.nufft.solvers": ("Problem", "of_unit", "descent", "variation", "Iterate", "relative"),
+    "meshfft.nufft.solvers": ("Problem", "of_unit", "descent", "penalised", "relative"),
 }
 
 
