@@ -19,6 +19,7 @@ COMMANDS = {
     "float64": "Float64 from products of slices: errors by the number of slices.",
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
+    "pages": "README.md and docs/ with the numbers of the rows in results/.",
     "overhead": "What an eager call costs over its compiled program.",
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
     "programs": "Alone, inside jit and in a scan, beside mpi4py-fft.",
@@ -31,6 +32,7 @@ COMMANDS = {
 }
 PLACES = {  # modules and functions that are not `benchmarks.NAME:main`
     **{name: f"measure.commands:{name}" for name in ("fft", "scaling")},
+    "pages": "pages.marks:main",
     "paper": "paper.command:paper",
     **{name: f"tpu.{name}:main" for name in ("first_on_tpu", "kernels", "wire_kernels")},
 }

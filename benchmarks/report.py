@@ -88,7 +88,7 @@ def _understood(values: Values) -> tuple[str, Any]:
     if "absent" in values and values.keys() & {"library", "peer"}:
         return "cases", Row.from_dict({**values, "seconds": _positive(values["seconds"])})
     if "quantity" in values:
-        _positive([values.get("seconds") or 1.0])
+        _positive([values["seconds"]])
         return "evaluation", PaperRow.from_dict(values)
     if values.get("benchmark") == "profile":
         _positive([values["wall_seconds"], *values["runs"]])

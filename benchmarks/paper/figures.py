@@ -95,7 +95,7 @@ def _single(figure: Any, rows: Sequence[Row]) -> None:
     _line(spot, linked, color=PAPER, marker="o", markersize=5, label="one permute, modelled")
     _line(spot, einsums, color=OURS, marker="s", markersize=5, label="one einsum, modelled")
     if len(linked) < len(permutes):
-        text = f"at {permutes[0].cores} cores a permute stays within a chip: {1e6 * (permutes[0].seconds or 0):.0f} us"
+        text = f"at {permutes[0].cores} cores a permute stays within a chip: {1e6 * permutes[0].seconds:.0f} us"
         spot.text(0.02, 0.04, text, transform=spot.transAxes, fontsize="small", color=PAPER)
     _axes(spot, [row.cores for row in permutes])
 

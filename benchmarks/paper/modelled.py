@@ -83,7 +83,7 @@ def _parts(case: Case) -> dict[str, float]:
 
 def _ideal_row(first: Row, row: Row) -> Row:
     about = {name: getattr(row, name) for name in ("figure", "family", "shape", "cores", "topology", "algorithm")}
-    spent = ideal(first.seconds or 0.0, first.cores, row.cores)
+    spent = ideal(first.seconds, first.cores, row.cores)
     how = f"T_{first.cores} / (cores / {first.cores}), T_{first.cores} modelled"
     return Row(**about, quantity="ideal", seconds=spent, known="modelled", how=how)
 

@@ -21,7 +21,7 @@ class Row:
     topology: str
     algorithm: str  # whose walk it is
     quantity: str  # "total", "ideal", "floor", "single permute" or "single einsum"
-    seconds: float | None
+    seconds: float
     known: str  # how: one of KNOWN
     how: str  # in words
     mesh: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -43,7 +43,7 @@ class Row:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Row":
         names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{"seconds": None, **{k: values[k] for k in names if k in values}, "shape": tuple(values["shape"])})
+        return cls(**{k: values[k] for k in names if k in values} | {"shape": tuple(values["shape"])})
 
 
 def find(rows: Iterable[Row], **wanted: Any) -> list[Row]:

@@ -15,8 +15,7 @@ WAYS = {"KDFT": (PAPER_KDFT, KDFT, KDFT_3), "FFT": (PAPER_FFT, FFT, FFT_ANY)}  #
 SHORT = {KDFT.name: "bf16x6", KDFT_3.name: "bf16x3", FFT.name: "natural", FFT_ANY.name: "any"}
 LINKS = ("permutes", "all-to-alls")
 PAPER_HEADS = ("array", "paper,\nmeasured", "growth", "on\n{}", "growth", "paper /\nmodel", "on best\nmesh", "growth")
-GAIN_HEADS = ("array", "its way,\nbest mesh", "meshfft,\n{}", "gain", "meshfft,\nbest mesh", "gain", "best mesh")
-HEADS = ("array", "meshfft", "floor", "meshfft\nbound by")
+GAIN_HEADS = ("array", "its way,\nbest mesh", "meshfft,\n{}", "gain", "best\nmesh", "gain", "mesh", "floor")
 SCALING_HEADS = ("cores", *("its way", "products", "links", "effi-\nciency"), *("meshfft", "links", "effi-\nciency"))
 SINGLE_HEADS = ("cores", "one einsum,\nms", "one permute,\nms", "permutes", "all permutes,\nms")
 Seconds = float | None
@@ -34,12 +33,11 @@ class Entry(NamedTuple):
     blocks: Seconds  # meshfft's walk from and to blocks of all three dimensions
     meshfft: Seconds  # and on its best mesh
     floor: Seconds
-    binds: str  # the resource that takes longest in the best walk
     mesh: str  # of the best walk
 
     @property
     def name(self) -> str:
-        return f"{self.family} {self.n}^3 {SHORT[self.way]}"
+        return f"{self.n}^3 {SHORT[self.way]}"
 
 
 class Table(NamedTuple):
@@ -60,7 +58,6 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
         if found:
             heads = [head.format(_mesh(BLOCKS[topology])) for head in GAIN_HEADS]
             yield Table(f"Table I on {topology}: seconds of both ways, modelled", heads, list(map(_gains, found)))
-            yield Table(f"Table I on {topology}: seconds of meshfft, modelled", HEADS, list(map(_bounds, found)))
     for scaling in SCALINGS:
         if lines := _scaling(find(rows, figure=scaling.name)):
             yield Table(f"{scaling.title}, strong scaling on TPU v3: seconds, modelled", SCALING_HEADS, lines)
@@ -91,7 +88,6 @@ def _entry(rows: Sequence[Row], family: str, way: str, n: int) -> Entry:
         blocks=_seconds(find(totals, algorithm=way, note=f"mesh: {CUBES}")),
         meshfft=_seconds(best),
         floor=_seconds(floors),
-        binds=best[0].binds if best else NONE,
         mesh=_mesh(best[0].mesh.values()) if best else NONE,
     )
 
@@ -100,21 +96,17 @@ def _paper(found: Sequence[Entry]) -> list[list[str]]:
     lines, points = [], {(one.family, one.n): one for one in found}
     for one in found:
         less = points.get((one.family, one.n // 2))
-        measured = [_number(one.measured), _times(one.measured, less and less.measured)]
-        own = [_number(one.own), _times(one.own, less and less.own), _times(one.measured, one.own, 2)]
-        best = [_number(one.paper), _times(one.paper, less and less.paper)]
+        measured = [number(one.measured), _times(one.measured, less and less.measured)]
+        own = [number(one.own), _times(one.own, less and less.own), _times(one.measured, one.own, 2)]
+        best = [number(one.paper), _times(one.paper, less and less.paper)]
         lines.append([f"{one.family} {one.n}^3", *measured, *own, *best])
     return lines
 
 
 def _gains(one: Entry) -> list[str]:
-    blocks = [_number(one.blocks), _times(one.paper, one.blocks)]
-    return [one.name, _number(one.paper), *blocks, _number(one.meshfft), _times(one.paper, one.meshfft), one.mesh]
-
-
-def _bounds(one: Entry) -> list[str]:
-    numbers = map(_number, (one.meshfft, one.floor))
-    return [one.name, *numbers, "links" if one.binds in LINKS else one.binds]
+    blocks = [number(one.blocks), _times(one.paper, one.blocks)]
+    best = [number(one.meshfft), _times(one.paper, one.meshfft), one.mesh]
+    return [one.name, number(one.paper), *blocks, *best, number(one.floor)]
 
 
 def _scaling(rows: Sequence[Row]) -> list[list[str]]:
@@ -133,19 +125,16 @@ def _scaling(rows: Sequence[Row]) -> list[list[str]]:
 
 def _scaled(row: Row, first: Row) -> tuple[str, str, str, str]:
     links = sum(row.parts.get(name, 0.0) for name in LINKS)
-    ideal = None if first.seconds is None else first.seconds * first.cores / row.cores
-    return _number(row.seconds), _number(row.parts.get("products")), _number(links), _times(ideal, row.seconds, 2)
+    ideal = first.seconds * first.cores / row.cores
+    return number(row.seconds), number(row.parts.get("products")), number(links), _times(ideal, row.seconds, 2)
 
 
 def _singles(rows: Sequence[Row]) -> list[list[str]]:
     permutes, einsums = (find(rows, quantity=f"single {name}") for name in ("permute", "einsum"))
     lines = []
     for einsum, permute in zip(einsums, permutes, strict=True):
-        if einsum.seconds and permute.seconds:
-            one, hops = 1e3 * permute.seconds, permute.mesh["z"] - 1
-            lines.append(
-                [str(einsum.cores), _number(1e3 * einsum.seconds), _number(one), str(hops), _number(one * hops)]
-            )
+        one, hops = 1e3 * permute.seconds, permute.mesh["z"] - 1
+        lines.append([str(einsum.cores), number(1e3 * einsum.seconds), number(one), str(hops), number(one * hops)])
     return lines
 
 
@@ -161,7 +150,7 @@ def _times(one: Seconds, other: Seconds, digits: int = 1) -> str:
     return f"{one / other:.{digits}f}" if one and other else NONE
 
 
-def _number(value: Seconds) -> str:
+def number(value: Seconds) -> str:
     if value is None:
         return NONE
     text = f"{value:#.3g}".rstrip(".")

@@ -27,6 +27,7 @@ SMALLEST = {
     "inverse": "--sizes 16 --columns 2",
     "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
     "overhead": "--calls 5",
+    "pages": "",
     "paper": f"--read {ROOT / 'benchmarks/results/paper.jsonl'}",
     "passes": "--lengths 16",
     "programs": "--shape 8,8,8 --mesh 8 --rounds 1 --turns 2",
