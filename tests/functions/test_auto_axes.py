@@ -222,6 +222,22 @@ def test_gradients_in_what_every_device_has() -> None:
             assert error(one, other) <= 2e-5, name
 
 
+def test_gradients_of_a_batch() -> None:
+    """Catches cotangents of one example that are summed over a batch, of all that are not, and second derivatives."""
+    kernel, stack, kernels = KERNEL[0], noise((4, 6, 5), "float32"), noise((4, 2, 3), "float32", 1)
+    of_each = jax.vmap(jax.grad(lambda kernel, x: jnp.sum(mf.convolve(x, kernel) ** 2)), (None, 0))
+    of_all = jax.grad(lambda x, kernels: jnp.sum(jax.vmap(mf.convolve, (None, 0))(x, kernels) ** 2))
+    of_power = jax.grad(lambda x: jnp.sum(mf.power_spectrum(x).power ** 2))
+    twice = jax.grad(lambda x: jnp.vdot(of_power(x), x[::-1]))
+    batches = _put(stack, P("y", "x")), _put(kernels, P("y"))
+    for found, want in (
+        (jax.jit(of_each)(kernel, batches[0]), of_each(jnp.asarray(kernel), jnp.asarray(stack))),
+        (jax.jit(of_all)(stack[0], batches[1]), of_all(jnp.asarray(stack[0]), jnp.asarray(kernels))),
+        (jax.jit(twice)(_put(stack[:, :, 0], P("x"))), twice(jnp.asarray(stack[:, :, 0]))),
+    ):
+        assert error(found, want) <= 1e-6
+
+
 def test_power_spectra() -> None:
     """Catches a sum over devices that its gradient takes twice, and a cross spectrum of arrays cut apart."""
     x, y = noise(SHAPE, "float32"), noise(SHAPE, "float32", 1)
@@ -241,6 +257,8 @@ def test_what_is_refused() -> None:
         jax.jit(lambda x: mf.fftn(x, out_spec=P("w")))(x)
     with pytest.raises(ValueError, match="method 'fast' is unknown"):
         jax.jit(lambda x: mf.fftn(x, method="fast"))(x)
+    with pytest.raises(TypeError, match="got no argument 'a'"):
+        jax.jit(lambda x: mf.fftn(x=x))(x)  # type: ignore[call-overload]
 
 
 def test_equal_calls_are_one_work() -> None:

@@ -73,10 +73,10 @@ class Place:
         lead = (n // self.parts(names) for n, names in zip(shape, self.leading(role), strict=False))
         return (*lead, *self.layout(role).block)
 
-    @property
-    def cutting(self) -> set[str]:
-        """The axes that cut an array or a batch."""
-        return set().union(*(layout.mesh_axes for layout in self.arrays), *(names for _, names in self.batches))
+    def copied(self, role: Role) -> set[str]:
+        """The axes that cut an array or a batch, but not this value."""
+        cutting = set().union(*(layout.mesh_axes for layout in self.arrays), *(names for _, names in self.batches))
+        return cutting.difference(*self.leading(role), self.layout(role).mesh_axes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -175,17 +175,16 @@ def transposed(work: Work, of: tuple[int, ...], shapes: Shapes) -> Work:
 
     def run(place: Place, values: Sequence[Array]) -> list[Array]:
         given, cts = put([None] * len(work.ins), others, values[: len(others)]), list(values[len(others) :])
-        for j, role in enumerate(work.outs):  # each device has all of such a result, and pulls all of it back
-            if not place.layout(role).mesh_axes:
-                cts[j] = cts[j] / place.parts(set().union(*(layout.mesh_axes for layout in place.arrays)))
+        for j, role in enumerate(work.outs):  # each device that has a part of a result pulls it back
+            cts[j] = cts[j] / place.parts(place.copied(role))
         along = [ShapeDtypeStruct(place.block(role, x.shape), x.dtype) for role, x in zip(outs, shapes, strict=True)]
         back = jax.linear_transpose(lambda *some: work.run(place, put(given, of, some)), *along)
         return [summed(place, role, pulled) for role, pulled in zip(outs, back(cts), strict=True)]
 
     def summed(place: Place, role: Role, pulled: Array) -> Array:
-        """The cotangent of what every device has is the sum of what each pulled back."""
-        over = () if work.call.cut[role.number] else sorted(place.cutting.difference(*place.leading(role)))
-        return jax.lax.psum(pulled, tuple(over)) if over else pulled
+        """The cotangent of what several devices have is the sum of what each pulled back."""
+        over = tuple(sorted(place.copied(role)))
+        return jax.lax.psum(pulled, over) if over else pulled
 
     ins = (*(work.ins[j] for j in others), *work.outs)
     return Work(work.call, ins, outs, shapes, frozenset(range(len(others), len(ins))), run)
@@ -200,7 +199,8 @@ def batched(work: Work, which: tuple[int | None, ...], size: int) -> Work:
         return role if dim is None else role._replace(batches=(number, *role.batches))
 
     def run(place: Place, values: Sequence[Array]) -> list[Array]:
-        return jax.vmap(lambda *one: work.run(place, one), which)(*values)
+        one_of = dataclasses.replace(place, batches=tuple(cut for cut in place.batches if cut[0] != number))
+        return jax.vmap(lambda *one: work.run(one_of, one), which)(*values)
 
     results = tuple(ShapeDtypeStruct((size, *x.shape), x.dtype) for x in work.results)
     return Work(work.call, tuple(map(wider, work.ins, which)), tuple(map(wider, work.outs)), results, work.linear, run)

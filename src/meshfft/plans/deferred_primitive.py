@@ -56,7 +56,9 @@ def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
     def call(*args: Any, **how: Any) -> Any:
         if how.get("spec") is not None or (mesh := _hidden((*args, *how.values()))) is None:
             return function(*args, **how)
-        args = (*args, *(how.pop(name) for name in names[len(args) :] if name in how))
+        if missing := [name for name in names[len(args) :] if name not in how]:
+            raise TypeError(f"{function.__name__}() got no argument {missing[0]!r}: give it first or by that name")
+        args = (*args, *(how.pop(name) for name in names[len(args) :]))
         return _deferred(function, linear, mesh, args[:arrays], args[arrays:], how)
 
     return cast(F, call)
