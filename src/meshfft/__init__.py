@@ -14,7 +14,7 @@ Scattered points:
     nufftn, nufftn_adjoint, nufftn_type3, scattered_plan, ScatteredPlan,
     Scattered, reconstruct, Reconstruction
 Spectral methods:
-    derivative, poisson, convolve, correlate, multiply_spectrum,
+    derivative, poisson, helmholtz, convolve, correlate, multiply_spectrum,
     wavenumbers, pad_spectrum, truncate_spectrum, power_spectrum,
     cross_spectrum, PowerSpectrum
 Frequencies and shifts:
@@ -92,12 +92,13 @@ from .plans.planning import out_spec as out_spec
 from .plans.planning import plan as plan
 from .spectral.convolution import convolve as convolve
 from .spectral.convolution import correlate as correlate
+from .spectral.elliptic import helmholtz as helmholtz
+from .spectral.elliptic import poisson as poisson
 from .spectral.fields import wavenumbers as wavenumbers
 from .spectral.modes import pad_spectrum as pad_spectrum
 from .spectral.modes import truncate_spectrum as truncate_spectrum
 from .spectral.multipliers import derivative as derivative
 from .spectral.multipliers import multiply_spectrum as multiply_spectrum
-from .spectral.multipliers import poisson as poisson
 from .spectral.power import PowerSpectrum as PowerSpectrum
 from .spectral.power import cross_spectrum as cross_spectrum
 from .spectral.power import power_spectrum as power_spectrum

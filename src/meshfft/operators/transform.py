@@ -20,6 +20,7 @@ from .trig import FAMILIES, TYPES, Trig, trig
 FOURIER = ("fft", "rfft", "hfft")
 KINDS = (*FOURIER, *(f"{name}-{type}" for name in ("dct", "dst") for type in TYPES))
 NORMS = ("backward", "ortho", "forward")
+Kind = str | tuple[str, ...]  # one of KINDS, or one for each axis
 
 
 class Transform(NamedTuple):
@@ -54,13 +55,17 @@ class Transform(NamedTuple):
 
     @property
     def name(self) -> str:
-        for matrix in self.matrices:
-            if isinstance(matrix, HalfRoots):
-                forward = "real" if (matrix.sign > 0) == matrix.onto_real else "Hermitian"
-                return f"{'inverse ' * (matrix.sign > 0)}{forward} transform"
-            if isinstance(matrix, Trig):
-                return matrix.name
-        return "inverse transform" if any(getattr(m, "sign", -1) > 0 for m in self.matrices) else "transform"
+        waves = dict.fromkeys(matrix.name for matrix in self.matrices if isinstance(matrix, Trig))
+        others = [matrix for matrix in self.matrices if not isinstance(matrix, Trig)]
+        return ", ".join([*waves, *([_named(others)] if others or not waves else [])])
+
+
+def _named(matrices: Sequence[Matrix]) -> str:
+    for matrix in matrices:
+        if isinstance(matrix, HalfRoots):
+            forward = "real" if (matrix.sign > 0) == matrix.onto_real else "Hermitian"
+            return f"{'inverse ' * (matrix.sign > 0)}{forward} transform"
+    return "inverse transform" if any(getattr(m, "sign", -1) > 0 for m in matrices) else "transform"
 
 
 def check_known(name: str, value: object, known: Iterable[object]) -> None:
@@ -135,12 +140,13 @@ def becomes(kind: str, inverse: bool) -> str | None:
     return None if kind not in ("rfft", "hfft") else "complex" if (kind == "rfft") != inverse else "real"
 
 
-def natural_dtype(kind: str) -> str:
-    return "complex64" if kind in ("fft", "hfft") else "float32"
+def natural_dtype(kind: Kind) -> str:
+    kinds = (kind,) if isinstance(kind, str) else kind
+    return "complex64" if kinds[-1:] != ("rfft",) and {"fft", "hfft"}.intersection(kinds) else "float32"
 
 
 def resolve(
-    shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None, kind: str = "fft", inverse: bool = False
+    shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None, kind: Kind = "fft", inverse: bool = False
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Dimensions and lengths as in numpy.fft.fftn: no axes means all, or the last len(s).
 
@@ -157,6 +163,10 @@ def resolve(
     sizes = (-1,) * len(dims) if sizes is None else sizes
     if len(sizes) != len(dims):
         raise ValueError(f"s has {len(sizes)} lengths for {len(dims)} axes: give one length for each axis")
+    if not isinstance(kind, str):
+        if len(kind) != len(dims):
+            raise ValueError(f"kind has {len(kind)} names for {len(dims)} axes: give one for all, or one for each axis")
+        kind = kind[-1] if kind else "fft"
     lengths = tuple(shape[d] if n == -1 else n for d, n in zip(dims, sizes, strict=True))
     change = becomes(kind, inverse)
     if change is not None and not dims:
@@ -202,11 +212,13 @@ def transform_of(
     lengths: tuple[int, ...],
     norm: str | None,
     inverse: bool,
-    kind: str = "fft",
+    kind: Kind = "fft",
     orthogonalize: bool | None = None,
 ) -> Transform:
     """A transform of KINDS, or its inverse; cosines and sines are orthogonalized by default if the norm is "ortho"."""
     check_once(dims)
+    if not isinstance(kind, str):
+        return _of_each(dims, lengths, norm, inverse, kind)
     check_known("kind", kind, KINDS)
     if kind not in FOURIER:
         family, type = FAMILIES[kind.startswith("dst")], int(kind[-1])
@@ -218,3 +230,13 @@ def transform_of(
     if change is not None:
         matrices[-1] = HalfRoots(lengths[-1], sign, change == "real", change == "real")
     return Transform(dims, tuple(matrices), factor(math.prod(lengths), norm, inverse), kind == "fft" and not dims)
+
+
+def _of_each(
+    dims: tuple[int, ...], lengths: tuple[int, ...], norm: str | None, inverse: bool, kinds: tuple[str, ...]
+) -> Transform:
+    """Transforms of several kinds, one for each dimension."""
+    one = [transform_of((d,), (n,), norm, inverse, kind) for d, n, kind in zip(dims, lengths, kinds, strict=True)]
+    if any(becomes(kind, inverse) for kind in kinds[:-1]):
+        raise ValueError(f"kind is {kinds}: a real transform is that of the last axis, name it last in axes and kind")
+    return Transform(dims, sum((part.matrices for part in one), ()), math.prod(part.scale for part in one))

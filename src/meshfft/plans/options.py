@@ -12,7 +12,7 @@ from ..layout.layout import Layout, Spec
 from ..layout.padded_array import PlanePair
 from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
 from ..operators.points import Points
-from ..operators.transform import check_known, check_once, integers, is_integer, lengths_of, natural_dtype
+from ..operators.transform import Kind, check_known, check_once, integers, is_integer, lengths_of, natural_dtype
 from ..steps.problem import ENGINE_OPTIONS, RINGS
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
@@ -40,7 +40,7 @@ class Definition(NamedTuple):
     axes: Sequence[int] | None = None
     dtype: DTypeLike | None = None
     norm: str | None = None
-    kind: str = "fft"
+    kind: Kind = "fft"
     inverse: bool = False
     points: PointsLike | InPlane = None
     margin: int | Sequence[int] = 0
@@ -111,7 +111,7 @@ class PlanHow(TypedDict, total=False):
     axes: Sequence[int] | None
     dtype: DTypeLike | None
     norm: str | None
-    kind: str
+    kind: str | Sequence[str]
     inverse: bool
     points: PointsLike | InPlane
     margin: int | Sequence[int]
@@ -144,7 +144,8 @@ def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
     how = {name: value for name, value in arguments.items() if name not in what}
     given = Definition(**what)
     axes = None if given.axes is None else integers(given.axes, "axes")
-    return given._replace(s=lengths_of(given.s), axes=axes), Options(**how)  # an iterator is read once
+    kind = given.kind if isinstance(given.kind, str) else tuple(given.kind)
+    return given._replace(s=lengths_of(given.s), axes=axes, kind=kind), Options(**how)  # an iterator is read once
 
 
 def _check_named(given: Mapping[str, object], known: type) -> None:

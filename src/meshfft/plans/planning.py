@@ -106,7 +106,7 @@ def plan(
         dtype: type of the input, by default complex64, and float32 for kinds
             that are for real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to
-            "dst-4", or its inverse.
+            "dst-4", or one for each axis, a real one last; or its inverse.
         points: as `kdftn`, without `s` and `inverse`; at a Scattered the plan
             of the sum itself.
         precompute: keep the matrix rows of dense products on the devices, each

@@ -1,6 +1,7 @@
 """Periodic fields: an array with the plan of its spectrum, its wavenumbers, and programs for both walks.
 
     k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along a halved dimension j = 0 ... N // 2
+    k_j = pi j / length      of cosines, j = 0 ... N - 1, and of sines, j = 1 ... N
 
 The spectrum stays in the cheapest layout. Its factors are cut like it, made in float64 on the host, rounded once, and 0
 in the padding. Real arrays use half spectra. Invariant: nothing is sent between the two walks.
@@ -31,6 +32,7 @@ from ..numerics.dtypes import complex_dtype, real_dtype
 from ..numerics.split_complex import join
 from ..operators.matrices import HalfRoots, Roots
 from ..operators.transform import integers, reals
+from ..operators.trig import Trig
 from ..plans.execute import moved
 from ..plans.options import PlanHow
 from ..plans.plan import Plan
@@ -49,12 +51,13 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
 
         k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order;
                                  0 ... N // 2 along the halved dimension
+        k_j = pi j / length,     j = 0 ... N - 1 of cosines, 1 ... N of sines
 
     Args:
-        plan: a forward plan of uniform samples, of any order and of kind
-            "fft", "rfft" or "hfft".
-        lengths: the period along each axis of the plan; None means points 1
-            apart.
+        plan: a forward plan of uniform samples, of any order and of any kind
+            but cosines and sines of types III and IV.
+        lengths: the period along each axis of the plan, or from wall to wall
+            along those of cosines and sines; None means points 1 apart.
         odd: 0 at the Nyquist frequency, that of N / 2 periods, which an even N
             has. Use these k in odd functions such as 1j * k, as `derivative`
             does, and plain ones in even functions such as k**2. The waves of
@@ -71,8 +74,8 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
         `jit`, every device has all of them.
 
     Raises:
-        ValueError: the plan is of an inverse transform, at points or a cosine
-            one; or lengths that do not fit.
+        ValueError: the plan is of an inverse transform, or at points; or
+            lengths that do not fit.
         TypeError: no plan; lengths that are no numbers.
 
     Each number is computed once on the host, as j * (2 pi / length).
@@ -96,26 +99,34 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
 
 def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.ndarray]:
     """The wavenumbers along each transformed dimension in float64, 0 at the Nyquist frequency if `odd`."""
-    parts = zip(harmonics(plan), periods(plan, lengths), odd, strict=True)
-    return [np.where(zero & (2 * abs(j) == n), 0, j) * (2 * np.pi / period) for (j, n), period, zero in parts]
+    parts = zip(harmonics(plan), periods(plan, lengths), odd, plan.transform.matrices, strict=True)
+    return [
+        np.where(zero & (2 * abs(j) == n) & (not isinstance(matrix, Trig)), 0, j) * (2 * np.pi / period)
+        for (j, n), period, zero, matrix in parts
+    ]
 
 
 def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
     """For each transformed dimension, the harmonic j of each index of the spectrum, and the number of points."""
     lines = []
     for matrix in plan.transform.matrices:
-        if not isinstance(matrix, Roots | HalfRoots):
-            raise ValueError("the plan has no wavenumbers: plan without points=, of kind 'fft', 'rfft' or 'hfft'")
-        if matrix.sign > 0:
+        wave = isinstance(matrix, Trig) and matrix.type < 3
+        if not (wave or isinstance(matrix, Roots | HalfRoots)):
+            raise ValueError("the plan has no wavenumbers: plan without points=, and cosines and sines of type 1 or 2")
+        if getattr(matrix, "sign", -1) > 0:
             raise ValueError("the plan is of an inverse transform: give the forward plan, and use its plan.inverse")
         check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made of,", "plan fewer points")
         j, n = np.arange(matrix.rows), matrix.length
-        lines.append((j if matrix.becomes == "complex" else np.where(2 * j < n, j, j - n), n))
+        if isinstance(matrix, Trig):
+            lines.append((j + (matrix.family == "sin"), int(matrix.period)))
+        else:
+            lines.append((j if matrix.becomes == "complex" else np.where(2 * j < n, j, j - n), n))
     return lines
 
 
 def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
     many = len(plan.transform.dims)
+    """The period of each dimension; along cosines and sines twice the length from wall to wall."""
     numbers = reals([n for _, n in harmonics(plan)] if lengths is None else lengths)
     if numbers is None:
         raise TypeError(f"lengths is {lengths!r}: give a period for each axis, such as {(1.0,) * many}")
@@ -124,7 +135,9 @@ def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
     for length in numbers:
         if not 0 < length < math.inf:
             raise ValueError(f"length {length} is no period: give a positive number")
-    return numbers
+    if lengths is None:
+        return numbers
+    return tuple(n * (1 + isinstance(m, Trig)) for n, m in zip(numbers, plan.transform.matrices, strict=True))
 
 
 def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
@@ -157,8 +170,19 @@ def grids(plan: Plan, lengths: Lengths, odd: bool = False) -> tuple[Array, ...]:
     return tuple(placed(line, mesh, spec) for line, spec in zip(lines, specs, strict=True))
 
 
-def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | None = None) -> tuple[AnyStored, Plan]:
-    """An array, with the plan of its spectrum in any order: half of it if the array is real."""
+def field(
+    x: AnyArray,
+    axes: Ints,
+    spec: Where,
+    *,
+    s: Ints = None,
+    norm: str | None = None,
+    waves: Callable[[bool], tuple[str, ...]] | None = None,
+) -> tuple[AnyStored, Plan]:
+    """An array, with the plan of its spectrum in any order: half of it if the array is real.
+
+    `waves`: the kinds of other transforms than Fourier's, for a real array or not.
+    """
     arrays, setting, _ = read(x, spec)
     start, mesh, array = setting.start, setting.mesh, joined(arrays)
     if isinstance(mesh, AbstractMesh) and start.even and jax.typeof(stored_of(array)).sharding.mesh.empty:
@@ -169,7 +193,8 @@ def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | N
         raise ValueError("axes is empty: give one axis at least, or None for all")
     if array.ndim == 0:
         raise ValueError("the array is a single number: give one with a dimension at least")
-    kind = "fft" if array.dtype.kind == "c" else "rfft"
+    real = array.dtype.kind != "c"
+    kind = waves(real) if waves else "rfft" if real else "fft"
     # If only some mesh axes are mapped, these cut first, which not every layout allows.
     order = "natural" if mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh)) else "any"
     how: PlanHow = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": order, "dtype": array.dtype}

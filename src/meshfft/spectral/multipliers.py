@@ -1,12 +1,11 @@
-"""A spectrum times functions of the wavenumbers: filters, derivatives, the Poisson equation.
+"""A spectrum times functions of the wavenumbers: filters and derivatives.
 
-    y = F^-1 (f(k) F x),   f = (i k)^order for d/dx,   -1 / |k|^2 for the inverse of the Laplacian
+    y = F^-1 (f(k) F x),   f = (i k)^order for d/dx
 
 Invariant: factors are made for the spectrum as stored, so nothing is sent between the two walks.
 """
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -25,7 +24,7 @@ from ..operators.transform import integers, is_integer
 from ..plans.deferred_primitive import deferred
 from ..plans.plan import Plan
 from ..plans.request import on_arrays
-from .fields import Lengths, Where, along, back, field, grids, harmonics, in_one, in_radians, periods, placed, returned
+from .fields import Lengths, Where, along, back, field, grids, in_one, in_radians, placed, returned
 
 POWERS_OF_I = (1, 1j, -1, -1j)
 Lines = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, which broadcast to the spectrum
@@ -150,51 +149,6 @@ def derivative(
     return returned(y, x, out_spec, spec)
 
 
-@on_arrays
-def poisson(
-    f: AnyArray, lengths: Lengths = None, *, axes: Ints = None, spec: Where = None, out_spec: Where = None
-) -> Transformed:
-    """The periodic solution u of the Poisson equation, laplacian u = f, whose
-    mean is zero.
-
-        u = F^-1 (-F f / |k|^2),   and 0 at k = 0
-
-    The Laplacian of a periodic function has zero mean, so the mean of f is
-    dropped.
-
-    Args:
-        f, lengths, spec, out_spec: as x, lengths, spec and out_spec of
-            `multiply_spectrum`.
-        axes: the dimensions of the Laplacian; None means all. Along all others
-            each index has an equation, and a mean, of its own.
-
-    Returns:
-        The solution, sharded as the array came; real if it is real. It is
-        exact for what the grid resolves.
-
-    Raises:
-        ValueError, TypeError: an argument that does not fit.
-
-    Costs a transform and one back, of any order: half the traffic of `fftn`
-    and `ifftn`. Differentiable.
-
-    >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
-    >>> mf.poisson(x, (6.283185307179586,)).round(4).tolist()
-    [-1.0, 0.0, 1.0, 0.0]
-    """
-    array, plan = field(f, axes, spec)
-    lengths = periods(plan, lengths)
-    unit = real_dtype(plan.dtype).type(max(lengths) / (2 * np.pi))
-    u = in_one(_solved, plan, array, squares(plan, lengths), unit)
-    return returned(u, f, out_spec, spec)
-
-
-def squares(plan: Plan, lengths: Sequence[float]) -> Lines:
-    """The squared wavenumbers along each dimension, in units of the least: exact integers in a cube."""
-    real, parts = real_dtype(plan.dtype), zip(plan.transform.dims, harmonics(plan), lengths, strict=True)
-    return tuple(along(plan, dim, (j * (max(lengths) / length)) ** 2, real) for dim, (j, _), length in parts)
-
-
 def _differentiators(plan: Plan, lengths: Lengths, orders: tuple[int, ...]) -> Lines:
     lines, real = in_radians(plan, lengths, [order % 2 == 1 for order in orders]), real_dtype(plan.dtype)
     return tuple(
@@ -205,13 +159,6 @@ def _differentiators(plan: Plan, lengths: Lengths, orders: tuple[int, ...]) -> L
 
 def _multiplied(plan: Plan, x: AnyStored, lines: tuple[Array, ...]) -> AnyStored:
     return back(plan, lambda y: functools.reduce(scaled, lines, y), plan(x))
-
-
-def _solved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array) -> AnyStored:
-    """The solution for squared wavenumbers in units of 1 / unit; multiplies twice by unit to avoid overflow."""
-    square = functools.reduce(operator.add, squares)
-    response = jnp.where(square > 0, -1 / jnp.where(square > 0, square, 1), 0)
-    return back(plan, lambda y: scaled(scaled(scaled(y, unit), response), unit), plan(f))
 
 
 def _times(spectrum: Array, factor: ArrayLike, plan: Plan) -> Array:

@@ -26,8 +26,8 @@ from ..operators.transform import is_integer, reals
 from ..plans.deferred_primitive import deferred
 from ..plans.plan import Plan
 from ..plans.request import received
+from .elliptic import squares
 from .fields import Lengths, Where, check_all_mapped, field, harmonics, in_one, joined, periods, same_mesh, seen
-from .multipliers import squares
 
 MOST = 2**20  # most bins by default
 BIN_BYTES = 32  # bytes of a bin on each device: edge, middle, three sums and temporaries
