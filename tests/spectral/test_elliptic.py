@@ -76,7 +76,7 @@ def test_the_solution_is_its_own_gradient() -> None:
     assert error(back(jnp.asarray(ct))[0], np.asarray(solve(ct))) <= 1e-5
 
 
-@pytest.mark.parametrize(("n", "most"), [(8, 2e-2), (16, 1e-6), (22, 1e-9)])
+@pytest.mark.parametrize(("n", "most"), [(8, 1e-1), (16, 1e-5), (22, 1e-8)])
 def test_a_charge_in_open_space(x64: None, n: int, most: float) -> None:
     """Catches images of a periodic box, and a Green's function of finite order: the error falls faster than any."""
     edge, width = 10.0, 0.7

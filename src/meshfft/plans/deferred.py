@@ -5,10 +5,11 @@ A call is one equation (see deferred_primitive). When XLA has the shardings, the
 divide as this package does. Derivatives, transposes and batches of a call are work made from it.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -52,7 +53,7 @@ class Fixed:
 class Place:
     """The layouts of a call's arrays and results on a mesh whose axes are Manual, and the axes that cut batches."""
 
-    mesh: AbstractMesh
+    mesh: AbstractMesh | None  # None on one device
     arrays: tuple[Layout, ...]
     results: tuple[Layout, ...] = ()
     batches: tuple[tuple[int, Names], ...] = ()
@@ -89,11 +90,14 @@ class Call:
     cut: tuple[bool, ...]
     shapes: Shapes  # of arrays
     out: tuple[Names, ...] | None  # the axes of `out_spec`, which are those of the array
+    wide: bool  # 64-bit types were on
 
     def __call__(self, place: Place, values: Sequence[Array]) -> Any:
         given = zip(values, place.arrays, self.cut, strict=True)
         arrays = iter([LaidOut(x, layout, place.mesh) if cut else x for x, layout, cut in given])
         args, how = jax.tree.unflatten(self.tree, [next(arrays) if one is None else one.value for one in self.fixed])
+        if place.mesh is None:
+            how = {name: value for name, value in how.items() if name != "out_spec"}
         return self.function(*args, **how)
 
     def run(self, place: Place, values: Sequence[Array]) -> list[Array]:
@@ -109,14 +113,20 @@ class Call:
             kept[dim if dim < len(kept) else 0] += new
         return spec_of(kept)
 
+    @contextlib.contextmanager
+    def within(self, mesh: AbstractMesh | None) -> Iterator[None]:
+        """The types that the call was made under, and a mesh: XLA calls back from a thread that knows neither."""
+        with jax.enable_x64(self.wide), jax.sharding.use_abstract_mesh(mesh or AbstractMesh((), ())):
+            yield
+
     @functools.lru_cache(maxsize=CALLS)  # noqa: B019 - a few calls are kept, with all their places
-    def placed(self, mesh: AbstractMesh, spec: PartitionSpec) -> tuple[Place, Shapes, jax.tree_util.PyTreeDef]:
+    def placed(self, mesh: AbstractMesh | None, spec: PartitionSpec) -> tuple[Place, Shapes, jax.tree_util.PyTreeDef]:
         """The place for arrays cut by a spec, and the shapes and the structure of the results."""
         sizes, cuts = axis_sizes(mesh), zip(self.shapes, self.cut, strict=True)
         place = Place(mesh, tuple(from_spec(x.shape, sizes, spec if cut else None) for x, cut in cuts))
         blocks = [ShapeDtypeStruct(at.block, x.dtype) for at, x in zip(place.arrays, self.shapes, strict=True)]
         trace = jax.make_jaxpr(lambda *values: self(place, values), axis_env=list(sizes.items()), return_shape=True)
-        with jax.sharding.use_abstract_mesh(mesh):
+        with self.within(mesh):
             program, found = trace(*blocks)
         if any(isinstance(const, jax.core.Tracer) for const in program.consts):
             remedy = "give it as jax.tree_util.Partial(f, array), f with one more argument in front, or pass spec="
@@ -137,6 +147,9 @@ class Work:
     results: Shapes
     linear: frozenset[int]  # the values in which it is linear, taken together
     run: Callable[[Place, Sequence[Array]], list[Array]]
+
+    def on_one_device(self, *values: Array) -> list[Array]:
+        return self.run(self.call.placed(None, PartitionSpec())[0], values)
 
     def placed(self, mesh: AnyMesh, shown: Sequence[tuple[Role, tuple[int, ...], PartitionSpec]]) -> Place:
         """The place where values, or else results, are cut as these specs show, as far as it can be."""

@@ -22,6 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ..layout.layout import AnyMesh, axes_of, axis_sizes, from_spec
 from ..layout.placement import explicit_axes, only
 from ..layout.reading import hidden_by
+from ..numerics.dtypes import wide_types
 from .deferred import (
     CALLS,
     Call,
@@ -41,8 +42,8 @@ from .deferred import (
 F = TypeVar("F", bound=Callable[..., Any])
 deferred_p = Primitive("meshfft_deferred")
 deferred_p.multiple_results = True
-unplaced_p = Primitive("meshfft_unplaced")  # results of some shapes, of a program that XLA does not run
-unplaced_p.multiple_results = True
+whole_p = Primitive("meshfft_deferred_on_one_device")  # what XLA runs in a program of one device
+whole_p.multiple_results = True
 
 
 def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
@@ -86,7 +87,7 @@ def _deferred(
     shapes = tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in values)
     out = how.get("out_spec")
     out = None if out is None else from_spec((0,) * len(out), axis_sizes(mesh), out).axes
-    work, made, hints = _work(function, tree, fixed, cut, shapes, out, mesh, first if linear else 0)
+    work, made, hints = _work(function, tree, fixed, cut, shapes, out, mesh, first if linear else 0, wide_types())
     results = deferred_p.bind(*values, work=work, devices=_needs_devices())
     placed = (_hinted(y, mesh, hint) if hint else y for y, hint in zip(results, hints, strict=True))
     return jax.tree.unflatten(made, placed)
@@ -102,9 +103,10 @@ def _work(
     out: tuple[Names, ...] | None,
     mesh: AnyMesh,
     linear: int,
+    wide: bool,
 ) -> tuple[Work, jax.tree_util.PyTreeDef, list[PartitionSpec | None]]:
     """The work of a call, the structure of its results, and the specs of those whose cuts no rule tells XLA."""
-    call, ndim = Call(function, tree, fixed, cut, shapes, out), len(shapes[0].shape)
+    call, ndim = Call(function, tree, fixed, cut, shapes, out, wide), len(shapes[0].shape)
     everything = [tuple(mesh.axis_names), *[()] * (ndim - 1)][:ndim]
     place, results, made = call.placed(manual(mesh), call.spec([()] * ndim if out else everything))
     ins, outs = tuple(map(Role, range(len(shapes)))), tuple(Role(j, True) for j in range(len(results)))
@@ -128,7 +130,7 @@ def _partition(work: Work, mesh: Mesh, given: Sequence[Any], wanted: Sequence[An
     laid = _row_major if mesh.devices.flat[0].platform == "cpu" else list
 
     def program(*blocks: Array) -> list[Array]:
-        with jax.sharding.use_abstract_mesh(place.mesh):
+        with work.call.within(place.mesh):
             return laid(work.run(place, laid(blocks)))
 
     before, after = ([NamedSharding(mesh, place.spec(role)) for role in roles] for roles in (work.ins, work.outs))
@@ -143,7 +145,7 @@ def _row_major(blocks: Sequence[Array]) -> list[Array]:
 def _lower(*values: Array, work: Work, devices: ClosedJaxpr) -> list[Array]:
     @custom_partitioning
     def call(*values: Array) -> list[Array]:
-        return list(unplaced_p.bind(*values, shapes=work.results))
+        return list(whole_p.bind(*values, work=work))
 
     def infer(mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> Any:
         return _partition(work, mesh, given, [])[2]
@@ -230,10 +232,6 @@ def _batch(axis_data: Any, values: Sequence[Any], dims: Sequence[Any], *, work: 
     return results, [0] * len(results)
 
 
-def _unplaced(*values: object, shapes: object) -> Any:
-    raise NotImplementedError("a transform under Auto mesh axes was compiled without a mesh: pass spec=")
-
-
 @functools.cache
 def _needs_devices() -> ClosedJaxpr:
     """A program that JAX compiles only for known devices; an equation with it as a parameter is compiled so, too."""
@@ -242,8 +240,10 @@ def _needs_devices() -> ClosedJaxpr:
     return jax.make_jaxpr(call)(ShapeDtypeStruct((1,), np.float32))
 
 
-unplaced_p.def_abstract_eval(lambda *values, shapes: [ShapedArray(x.shape, x.dtype) for x in shapes])
-mlir.register_lowering(unplaced_p, _unplaced)
+whole_p.def_abstract_eval(lambda *values, work: [ShapedArray(x.shape, x.dtype) for x in work.results])
+mlir.register_lowering(
+    whole_p, mlir.lower_fun(lambda *values, work: work.on_one_device(*values), multiple_results=True)
+)
 _alone = jax.jit(lambda values, work: deferred_p.bind(*values, work=work, devices=_needs_devices()), static_argnums=1)
 deferred_p.def_impl(lambda *values, work, devices: _alone(values, work))
 deferred_p.def_abstract_eval(_abstract)

@@ -21,7 +21,7 @@ from ..collectives.wire import EXACT
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
 from ..layout.placement import Anchor, anchor, anchors, explicit_axes, needs_anchor, only, reshard, varies_over, varying
-from ..numerics.dtypes import real_dtype
+from ..numerics.dtypes import real_dtype, wide_types
 from ..numerics.split_complex import Planes, scaled
 from ..steps.base import Takes
 from ..walks.walk import Walk
@@ -29,6 +29,7 @@ from ..walks.walk import Walk
 T = TypeVar("T")
 Operands = tuple[object, ...]  # by slot, the data of steps besides the array: a pytree of arrays, or None
 Tangent = Array | ad.Zero
+WIDE = [np.dtype(name) for name in ("float64", "complex128", "int64", "uint64")]
 walk_p = Primitive("meshfft_walk")
 walk_p.multiple_results = True
 
@@ -79,6 +80,13 @@ def bind(
 def _run(*values: Array, job: Job) -> list[Array]:
     values, specs = _placed(values, job)
     return _mapped(functools.partial(_inside, job=job), values, specs, [job.walk.end.spec] * job.results, job)
+
+
+def _lower(*values: Array, job: Job) -> list[Array]:
+    """The walk in the types that it was traced in; XLA asks for parts of a program when they may be off again."""
+    wide = any(x.dtype in WIDE for x in values[: job.arrays])
+    with jax.enable_x64(wide or wide_types()):
+        return _run(*values, job=job)
 
 
 def _inside(*values: Array, job: Job) -> list[Array]:
@@ -259,4 +267,4 @@ walk_p.def_abstract_eval(_abstract)
 ad.primitive_jvps[walk_p] = _jvp
 ad.primitive_transposes[walk_p] = _transpose
 batching.fancy_primitive_batchers[walk_p] = _batch
-mlir.register_lowering(walk_p, mlir.lower_fun(_run, multiple_results=True))
+mlir.register_lowering(walk_p, mlir.lower_fun(_lower, multiple_results=True))

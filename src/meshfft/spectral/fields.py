@@ -116,11 +116,12 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
         if getattr(matrix, "sign", -1) > 0:
             raise ValueError("the plan is of an inverse transform: give the forward plan, and use its plan.inverse")
         check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made of,", "plan fewer points")
-        j, n = np.arange(matrix.rows), matrix.length
+        j, n = np.arange(matrix.rows), int(matrix.period or 0)
         if isinstance(matrix, Trig):
-            lines.append((j + (matrix.family == "sin"), int(matrix.period)))
-        else:
-            lines.append((j if matrix.becomes == "complex" else np.where(2 * j < n, j, j - n), n))
+            j = j + (matrix.family == "sin")
+        elif matrix.becomes != "complex":
+            j = np.where(2 * j < n, j, j - n)
+        lines.append((j, n))
     return lines
 
 
