@@ -84,8 +84,8 @@ def reconstruct(
     on. A is the transform at the points, d the samples, S the maps of the coils,
     without which every coil has an image. --regularise adds weight f(x) to half
     of that, by ADMM: f sums |grad x| (tv), or the details of Haar wavelets.
-    Weights are relative: --l2 to the largest eigenvalue of N, --weight also to the
-    brightest pixel of the start.
+    Weights are relative: --l2 to the largest eigenvalue of N, --weight also to
+    the brightest pixel of the start.
 
     An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image, of
     several images those of --select, without noise and navigators. It gives the
