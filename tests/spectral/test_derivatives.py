@@ -297,7 +297,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "no wavenumbers: plan without points=",
     ),
-    "cosines": (lambda: mf.wavenumbers(mf.plan((8,), dtype="float32", kind="dct-4")), ValueError, "cosines and sines of type 1 or 2"),
+    "cosines": (
+        lambda: mf.wavenumbers(mf.plan((8,), dtype="float32", kind="dct-4")),
+        ValueError,
+        "cosines and sines of type 1 or 2",
+    ),
     "lengths": (lambda: mf.wavenumbers(mf.plan((8, 8)), (1.0,)), ValueError, "1 lengths for 2 axes"),
     "no length": (lambda: mf.poisson(np.ones((4, 4)), (1.0, 0.0)), ValueError, "length 0.0 is no period"),
     "infinite": (lambda: mf.derivative(np.ones(4), 0, lengths=np.inf), ValueError, "length inf is no period"),
