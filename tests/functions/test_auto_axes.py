@@ -1,6 +1,7 @@
 """Calls on arrays whose cuts JAX hides, under Auto mesh axes: values, shardings, derivatives, batches, collectives."""
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -236,6 +237,20 @@ def test_gradients_of_a_batch() -> None:
         (jax.jit(twice)(_put(stack[:, :, 0], P("x"))), twice(jnp.asarray(stack[:, :, 0]))),
     ):
         assert error(found, want) <= 1e-6
+
+
+def test_a_kernel_as_large_as_a_block() -> None:
+    """Catches a kernel that is taken for a block of one: each device would have its own part of it."""
+    x, kernel = noise(SHAPE, "float32"), noise((2, 3, 10), "float32", 1)
+    want = _filtered(x, np.fft.fftn(kernel, SHAPE, AXES))
+    assert error(jax.jit(lambda x: mf.convolve(x, kernel))(_put(x)), want) <= 1e-6
+
+
+def test_programs_of_one_shape_have_names() -> None:
+    """Catches programs that JAX's compilation cache takes for one another, if it leaves pointers out of its keys."""
+    x = _put(noise(SHAPE))
+    texts = [jax.jit(lambda x, f=f: f(x)).lower(x).as_text() for f in (mf.fftn, mf.ifftn)]
+    assert len({re.sub(r'backend_config = "\d+"', "", text) for text in texts}) == 2
 
 
 def test_power_spectra() -> None:

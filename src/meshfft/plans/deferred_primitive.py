@@ -5,6 +5,7 @@ XLA propagates shardings through it by a rule, dimension by dimension, and then 
 
 import functools
 import inspect
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -15,6 +16,7 @@ from jax import Array, ShapeDtypeStruct
 from jax.core import ShapedArray
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.layout import Layout, with_layout_constraint
+from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -155,7 +157,9 @@ def _lower(*values: Array, work: Work, devices: ClosedJaxpr) -> list[Array]:
         infer,
         **_rule(work, [*(x.shape for x in values), *(x.shape for x in work.results)]),
     )
-    return cast(list[Array], call(*values))
+    # JAX's compilation cache may know calls of these shapes by no more than this.
+    with set_xla_metadata(meshfft=uuid.uuid4().hex):
+        return cast(list[Array], call(*values))
 
 
 def _rule(work: Work, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:

@@ -190,6 +190,8 @@ def _padded(plan: Plan, b: AnyStored, a: AnyStored) -> AnyStored:
     if isinstance(b, PaddedArray):
         return b
     known = plan.mesh is None or manual or not jax.typeof(b).sharding.mesh.empty
+    if manual and isinstance(a, PaddedArray):  # beside one, b is whole, even if it is as large as a block
+        known = False
     if known and layout.even and b.shape == layout.within(manual):
         return padded(b, layout, plan.mesh, a)
     return padded(cut_replicated(b, layout, plan.mesh), layout, plan.mesh, a)
