@@ -185,20 +185,29 @@ def _cut(shape: tuple[int, ...], *axes: str) -> Array:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "mode": (lambda: mf.convolve(np.ones(4), np.ones(4), mode="full"), ValueError, "'full' is unknown: use 'wrap' or"),
+    "mode": (
+        lambda: mf.correlate(np.ones(4), np.ones(4), mode="causal"),
+        ValueError,
+        "'causal' is unknown: use 'wrap' or",
+    ),
     "larger": (lambda: mf.convolve(np.ones(4), np.ones(5)), ValueError, "b has 5 samples along axis 0, a 4: .*at most"),
+    "lacks the axis": (
+        lambda: mf.convolve(np.ones((4, 4)), np.ones(4), axes=(0,)),
+        ValueError,
+        "no axis 0: give it 2 dimensions",
+    ),
     "empty": (lambda: mf.convolve(np.ones(4), np.ones(0)), ValueError, "b has 0 samples along axis 0"),
-    "rank": (lambda: mf.correlate(np.ones((4, 4)), np.ones(4)), ValueError, "a has shape .* as many dimensions"),
+    "rank": (lambda: mf.correlate(np.ones(4), np.ones((4, 4))), ValueError, "a has shape .* as many dimensions"),
     "other axis": (
         lambda: mf.convolve(np.ones((4, 4)), np.ones((2, 2)), axes=(0,)),
         ValueError,
-        "axis 1, a 4: give as",
+        "axis 1, a 4: give as many, or one for all",
     ),
     "axis twice": (lambda: mf.convolve(np.ones((4, 4)), np.ones((2, 2)), axes=(0, 0)), ValueError, "given twice"),
-    "small and cut": (
-        lambda: mf.convolve(_cut((4, 4, 4)), _cut((2, 2, 2))),
+    "small and cut otherwise": (
+        lambda: mf.convolve(_cut((4, 4, 4)), _cut((2, 2, 2), *"zyx")),
         ValueError,
-        "b is sharded as .* give it to every device",
+        "b as .* give b to every device",
     ),
     "cut otherwise": (
         lambda: mf.convolve(_cut((4, 4, 4)), _cut((4, 4, 4), *"zyx")),
@@ -224,3 +233,94 @@ def test_eager_derivatives_of_padded_arrays() -> None:
     _, moved = jax.jvp(lambda a: mf.convolve(a, a), (a,), (change,))
     truth = 2 * np.fft.ifft2(np.fft.fft2(x.astype(float)) * np.fft.fft2(t)).real
     assert error(mf.gather(moved), truth) <= 1e-6
+
+
+class Long(NamedTuple):
+    """An array, and a kernel that is broadcast to it, shorter or longer, cut or on every device."""
+
+    mesh: tuple[int, ...]
+    spec: P
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    b_spec: P
+    mode: str
+    kind: AxisType = AxisType.Explicit
+    axes: tuple[int, ...] = (-1,)
+    sends: int = 3  # all-to-alls
+
+
+CHANNELS = Long((2, 4), P("x", None, "y"), (2, 5, 32), (5, 32), P(None, "y"), "causal")
+LONG = {
+    "channels": CHANNELS,
+    "channels, Auto": CHANNELS._replace(kind=AxisType.Auto),
+    "on every device": CHANNELS._replace(b=(5, 1), b_spec=P(), sends=2),
+    "longer": Long((8,), P(None, None, "x"), (3, 4, 24), (3, 1, 40), P(None, None, "x"), "causal"),
+    "one line": Long((8,), P(None, "x"), (4, 24), (24,), P("x"), "causal", sends=5),  # a ring: one line is not moved
+    "full": Long((8,), P(None, None, "x"), (8, 5, 40), (7,), P(), "full", sends=2),
+    "valid": Long((8,), P(None, "x"), (16, 8), (16, 13), P(), "valid", sends=2),
+    "batch": Long((8,), P("x"), (16, 13), (5,), P(), "full", AxisType.Auto, sends=0),
+    "planes": Long((2, 4), P(None, "x", "y"), (3, 8, 16), (3, 5), P(), "full", axes=(1, 2), sends=4),
+}
+
+
+def _linear(a: np.ndarray, b: np.ndarray, axes: tuple[int, ...], mode: str) -> np.ndarray:
+    """Term by term: a moved by every position of b along the axes, times what b has there."""
+    b, axes = b.reshape((1,) * (a.ndim - b.ndim) + b.shape), tuple(d % a.ndim for d in axes)
+    pads = [(0, b.shape[d] - 1 if d in axes else 0) for d in range(a.ndim)]
+    wide = np.pad(a.astype(float), pads)
+    found = np.zeros(wide.shape)
+    for at in np.ndindex(*(b.shape[d] for d in axes)):
+        taken = dict(zip(axes, at, strict=True))
+        term = b[tuple(slice(taken[d], taken[d] + 1) if d in taken else slice(None) for d in range(a.ndim))]
+        found += np.roll(wide, at, axes) * term
+    for d in axes:
+        n, m = a.shape[d], b.shape[d]
+        first, size = {"causal": (0, n), "full": (0, n + m - 1), "valid": (min(n, m) - 1, abs(n - m) + 1)}[mode]
+        found = np.take(found, range(first, first + size), d)
+    return found
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_kernels_and_their_gradients(name: str) -> None:
+    """Catches a kernel cut otherwise than the spectrum that it multiplies, what wraps around, gradients that are not
+    summed over a batch, and a gather.
+    """
+    case = LONG[name]
+    over, shapes = mesh(case.mesh, case.kind), (case.a, case.b)
+    host, moved = ([noise(shape, "float32", seed + n) for n, shape in enumerate(shapes)] for seed in (0, 2))
+    x = [jax.device_put(v, NamedSharding(over, s)) for v, s in zip(host, (case.spec, case.b_spec), strict=True)]
+    truth = _linear(host[0], host[1], case.axes, case.mode)
+    weights = mf.shard(noise(truth.shape, "float32", 4), over, case.spec)
+
+    def convolved(a: Array, b: Array) -> Any:
+        return mf.convolve(a, b, axes=case.axes, mode=case.mode)
+
+    with jax.set_mesh(over):
+        run = jax.jit(convolved)
+        counts = collectives(run.lower(*x).compile())
+        found, gradients = run(*x), jax.jit(jax.grad(lambda *x: (convolved(*x) * weights).sum(), (0, 1)))(*x)
+    assert counts.keys() <= {"all-to-all", "collective-permute"} and counts.get("all-to-all", 0) == case.sends
+    assert error(mf.gather(found), truth) <= 1e-6 and isinstance(found, mf.PaddedArray | Array)
+    for n, gradient in enumerate(gradients):
+        first, second = (moved[k] if k == n else host[k] for k in (0, 1))
+        slope = (_linear(first, second, case.axes, case.mode) * mf.gather(weights)).sum()
+        assert gradient.shape == shapes[n] and gradient.sharding.is_equivalent_to(x[n].sharding, len(shapes[n]))
+        assert (mf.gather(gradient) * moved[n].astype(float)).sum() == pytest.approx(slope, rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_batches_of_kernels_and_blocks_of_them(kind: AxisType) -> None:
+    """Catches a batch that is taken for a dimension to broadcast, and a block of a kernel for a whole one."""
+    case = CHANNELS._replace(kind=kind)
+    over, kernels = mesh(case.mesh, kind), noise((3, *case.b), "float32", 1)
+    x = noise(case.a, "float32")
+    a = jax.device_put(x, NamedSharding(over, case.spec))
+    many = jax.device_put(kernels, NamedSharding(over, P(None, None, "y")))
+    convolved = partial(mf.convolve, axes=-1, mode="causal")
+    truth = [_linear(x, kernel, (2,), "causal") for kernel in kernels]
+    assert error(jax.jit(jax.vmap(convolved, (None, 0)))(a, many), np.stack(truth)) <= 1e-6
+    for whole in (False, True):
+        specs = (case.spec, P() if whole else case.b_spec)
+        body = jax.shard_map(partial(convolved, spec=case.spec), mesh=over, in_specs=specs, out_specs=case.spec)
+        kernel = jax.device_put(kernels[0], NamedSharding(over, specs[1]))
+        assert error(jax.jit(body)(a, kernel), truth[0]) <= 1e-6

@@ -82,12 +82,14 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Call:
-    """A function with its arguments. `cut` says which arrays are cut as the first; every device has all of the rest."""
+    """A function with its arguments. An array with dimensions in `cut`, those of the first array, is cut as that along
+    them; every device has all of the others.
+    """
 
     function: Callable[..., Any]
     tree: jax.tree_util.PyTreeDef
     fixed: tuple[Fixed | None, ...]  # by leaf, None for an array
-    cut: tuple[bool, ...]
+    cut: tuple[tuple[int | None, ...], ...]
     shapes: Shapes  # of arrays
     out: tuple[Names, ...] | None  # the axes of `out_spec`, which are those of the array
     wide: bool  # 64-bit types were on
@@ -122,8 +124,10 @@ class Call:
     @functools.lru_cache(maxsize=CALLS)  # noqa: B019 - a few calls are kept, with all their places
     def placed(self, mesh: AbstractMesh | None, spec: PartitionSpec) -> tuple[Place, Shapes, jax.tree_util.PyTreeDef]:
         """The place for arrays cut by a spec, and the shapes and the structure of the results."""
-        sizes, cuts = axis_sizes(mesh), zip(self.shapes, self.cut, strict=True)
-        place = Place(mesh, tuple(from_spec(x.shape, sizes, spec if cut else None) for x, cut in cuts))
+        sizes = axis_sizes(mesh)
+        axes = from_spec(self.shapes[0].shape, sizes, spec).axes
+        specs = (spec_of(() if d is None else axes[d] for d in cut) for cut in self.cut)
+        place = Place(mesh, tuple(from_spec(x.shape, sizes, one) for x, one in zip(self.shapes, specs, strict=True)))
         blocks = [ShapeDtypeStruct(at.block, x.dtype) for at, x in zip(place.arrays, self.shapes, strict=True)]
         trace = jax.make_jaxpr(lambda *values: self(place, values), axis_env=list(sizes.items()), return_shape=True)
         with self.within(mesh):
@@ -217,6 +221,17 @@ def batched(work: Work, which: tuple[int | None, ...], size: int) -> Work:
 
     results = tuple(ShapeDtypeStruct((size, *x.shape), x.dtype) for x in work.results)
     return Work(work.call, tuple(map(wider, work.ins, which)), tuple(map(wider, work.outs)), results, work.linear, run)
+
+
+def aligned(shape: Sequence[int], first: Sequence[int]) -> tuple[int | None, ...]:
+    """The dimensions of the first array by which another is cut, as NumPy broadcasts it; none if it fits otherwise, or
+    is a single line for many: every device has all of it.
+    """
+    offset, wide = len(first) - len(shape), sum(n > 1 for n in shape)
+    fits = offset >= 0 and all(n in (1, m) for n, m in zip(shape, first[offset:], strict=True))
+    if not fits or wide < min(2, sum(n > 1 for n in first)):
+        return ()
+    return tuple(d if n == first[d] else None for d, n in enumerate(shape, offset))
 
 
 def manual(mesh: AnyMesh) -> AbstractMesh:

@@ -33,6 +33,7 @@ from .deferred import (
     Role,
     Shapes,
     Work,
+    aligned,
     batched,
     is_padded,
     manual,
@@ -84,7 +85,11 @@ def _deferred(
     if any(map(is_padded, leaves)) or not all(hasattr(x, "dtype") for x in leaves[:many]):
         return function(*arrays, *rest, **how)
     values = [jnp.asarray(x) for x, moving in zip(leaves, moves, strict=True) if moving]
-    cut = tuple(j < first or (j < many and x.shape == values[0].shape) for j, x in enumerate(values))
+    shape = values[0].shape
+    cut = tuple(
+        tuple(range(len(shape))) if j < first else aligned(x.shape, shape) if j < many else ()
+        for j, x in enumerate(values)
+    )
     fixed = tuple(None if moving else Fixed(x) for x, moving in zip(leaves, moves, strict=True))
     shapes = tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in values)
     out = how.get("out_spec")
@@ -100,7 +105,7 @@ def _work(
     function: Callable[..., Any],
     tree: jax.tree_util.PyTreeDef,
     fixed: tuple[Fixed | None, ...],
-    cut: tuple[bool, ...],
+    cut: tuple[tuple[int | None, ...], ...],
     shapes: Shapes,
     out: tuple[Names, ...] | None,
     mesh: AnyMesh,
@@ -166,10 +171,10 @@ def _rule(work: Work, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:
     """The dimensions of values and results that XLA is to cut alike: batches, and those of arrays and results."""
     ndim, sizes, sides = len(work.call.shapes[0].shape), dict[str, set[int]](), list[str]()
     for role, shape in zip((*work.ins, *work.outs), shapes, strict=True):
-        inner = len(shape) - len(role.batches)
-        alike = inner == ndim and (role.result or work.call.cut[role.number])
-        own = "array" if alike else f"{'result' if role.result else 'operand'}{role.number}x"
-        names = [*(f"batch{batch}" for batch in role.batches), *(f"{own}{dim}" for dim in range(inner))]
+        inner, own = len(shape) - len(role.batches), f"{'result' if role.result else 'operand'}{role.number}x"
+        cut = (range(inner) if inner == ndim else ()) if role.result else work.call.cut[role.number]
+        as_first = [own + str(dim) if d is None else f"array{d}" for dim, d in enumerate(cut or [None] * inner)]
+        names = [*(f"batch{batch}" for batch in role.batches), *as_first]
         sides.append(" ".join(names))
         for name, n in zip(names, shape, strict=True):
             sizes.setdefault(name, set()).add(n)

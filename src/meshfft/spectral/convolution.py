@@ -3,33 +3,40 @@
     periodic:  F^-1 (F a  F b),   F^-1 (F a  conj(F b))
 
 Linear ones zero-pad both before the transform, and crop the result. A phase in the spectrum, exp(2 pi i j shift / L),
-centres the result, so no data moves for it.
+moves the first sample of the result to the front, so no data moves for it.
 """
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
 
 from ..functions.calls import Ints
 from ..functions.helpers import next_fast_len
-from ..layout.layout import mapped_axes
-from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, Transformed, mapped, padded, stored_of
-from ..layout.placement import explicit_axes, varies_over
-from ..layout.storage import cut_replicated
+from ..layout.padded_array import AnyArray, AnyStored, Transformed, mapped
 from ..numerics.dtypes import promoted
 from ..numerics.phases import host_roots
 from ..operators.transform import resolve_once
 from ..plans.plan import Plan
-from ..plans.request import Setting, on_two_arrays, read, received
-from .fields import Where, back, check_all_mapped, field, harmonics, in_one, joined, placed, returned, seen
+from ..plans.request import on_two_arrays, read, received
+from .fields import PROGRAMS, Where, check_all_mapped, field, harmonics, in_one, joined, returned, seen
+from .operand import Walks, place_of, spectrum, spread, walks_of
 
-MODES = ("wrap", "same")
+MODES = ("wrap", "same", "causal", "full", "valid")
+
+
+class Extent(NamedTuple):
+    """Along one axis: points of the transform, samples of b that count, and the part of the whole linear result."""
+
+    points: int
+    used: int
+    first: int
+    size: int
 
 
 @on_two_arrays
@@ -38,37 +45,45 @@ def convolve(
 ) -> Transformed:
     """The convolution of two sharded arrays, periodic or linear.
 
-        wrap: c[n] = sum_m a[m] b[n - m mod N]
-        same: c[n] = sum_m a[m] b[n + (M - 1) // 2 - m], zeros around both
+        wrap:   c[n] = sum_m a[m] b[n - m mod N]
+        full:   c[n] = sum_m a[m] b[n - m], 0 <= n < N + M - 1
+        causal: the first N of these; what b has from N on has no effect
+        same:   N of these from (M - 1) // 2 on
+        valid:  those for which the shorter array lies within the longer one
 
-    along every axis, for N samples of a and M of b.
+    along every axis, for N samples of a and M of b; "full", "same" and "valid"
+    are as in scipy.signal.fftconvolve.
 
     Args:
         a: a sharded, replicated or single-device array, or its real and
             imaginary part (re, im).
-        b: one of the same shape, sharded alike or not at all. Along the axes
-            it may be smaller, as if padded with zeros at the tail; then it has
-            to be on every device, or on one. Inside a `shard_map` with `spec=`
-            it is a block of a's shape, or the whole smaller array.
-        axes: the dimensions to convolve along; None means all. Along all
-            others the lines of a and b go in pairs.
-        spec, out_spec: as `fftn`; spec of a, and of b if that is of its shape.
-        mode: "wrap" is periodic; "same" linear, its middle as
-            scipy.signal.fftconvolve(mode="same") gives it.
+        b: one that broadcasts to a along all dimensions but the axes, by
+            NumPy's rules; along these it may be shorter, and unless periodic
+            longer. On one device or on every device, or sharded as a is along
+            the dimensions that both have. Inside a `shard_map` with `spec=` it
+            is a block as a is, or the whole array.
+        axes: the dimensions to convolve along; None means all.
+        spec, out_spec: as `fftn`; spec of a, and of b if it is cut.
+        mode: "wrap", "causal", "full", "same" or "valid".
 
     Returns:
-        The convolution, of the shape of a and sharded as a; real if both are.
+        The convolution, sharded as a; real if both are. "full" and "valid"
+        have other sizes than a, and are PaddedArrays if the mesh does not
+        divide them.
 
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would.
 
-    Costs two transforms and one back, of any order. "same" transforms at least
-    N + M // 2 points along each axis: what wraps around falls beside the
-    middle. Differentiable in both.
+    Costs two transforms and one back, of any order, of N + M points at most;
+    of a b on every device nothing is sent if the walk of a leaves the axes
+    whole. Differentiable in both: the gradient of b is summed over what it was
+    broadcast to.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
     >>> mf.convolve(x, jnp.array([1.0, 1.0])).round(4).tolist()
     [5.0, 3.0, 5.0, 7.0]
+    >>> mf.convolve(x, jnp.array([1.0, 1.0]), mode="causal").round(4).tolist()
+    [1.0, 3.0, 5.0, 7.0]
     """
     return _called(a, b, axes, spec, out_spec, mode, conj=False)
 
@@ -94,108 +109,61 @@ def correlate(
 
 
 def _called(a: AnyArray, b: AnyArray, axes: Ints, spec: Where, out_spec: Where, mode: str, conj: bool) -> Transformed:
-    if mode not in MODES:
-        raise ValueError(f"mode {mode!r} is unknown: use 'wrap' or 'same'")
+    known = MODES[:2] if conj else MODES
+    if mode not in known:
+        raise ValueError(f"mode {mode!r} is unknown: use {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
     arrays, setting, _ = read(a, spec)
     first, second = joined(arrays), joined(received(b))
     start = setting.start
     check_all_mapped(setting.mesh, start, "convolutions")
     dims, lengths = resolve_once(start.shape, None, axes)
-    shape = start.shape if _is_block(second, first, setting) else second.shape
-    _check_sizes(start.shape, shape, dims)
+    place, shape = place_of(second, first, dims, setting)
     with jax.numpy_dtype_promotion("standard"):
         dtype = promoted(first.dtype, second.dtype)
-    s, middles = None, [0] * len(dims)
-    if mode == "same":
-        parts, sizes = [start.parts[dim] for dim in dims], [shape[dim] for dim in dims]
-        s = [next_fast_len(n + m // 2, True, parts=p) for n, m, p in zip(lengths, sizes, parts, strict=True)]
-        middles = [-(m // 2) if conj else (m - 1) // 2 for m in sizes]
-    array, plan = field(first.astype(dtype), dims, spec, s=s)
-    values = (array, _beside(second, setting).astype(dtype), _shifts(plan, middles))
-    return returned(in_one(_correlated if conj else _convolved, plan, *values), a, out_spec, spec)
+    lacking = start.ndim - len(shape)
+    extents = {d: _extent(mode, d, n, shape[d - lacking], start.parts[d]) for d, n in zip(dims, lengths, strict=True)}
+    array, plan = field(first.astype(dtype), dims, spec, s=[extents[d].points for d in dims])
+    used = tuple(extents[d].used if d in extents else start.shape[d] for d in place.kept)
+    size = tuple(extents[d].size if d in extents else n for d, n in enumerate(start.shape))
+    walks = walks_of(plan, place, used, size)
+    firsts = [extents[d].first - (extents[d].used - 1 if conj and mode != "wrap" else 0) for d in dims]
+    values = (array, spread(second, walks).astype(dtype), _shifts(walks.a, firsts))
+    return returned(in_one(_product(walks, conj), walks.a, *values), a, out_spec, spec)
 
 
-def _check_sizes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) -> None:
-    if len(a) != len(b):
-        raise ValueError(f"a has shape {a}, b {b}: give both as many dimensions")
-    for dim, (n, m) in enumerate(zip(a, b, strict=True)):
-        differ = f"b has {m} samples along axis {dim}, a {n}"
-        if dim in dims and not 1 <= m <= n:
-            raise ValueError(f"{differ}: give b at least one and at most as many")
-        if dim not in dims and m != n:
-            raise ValueError(f"{differ}: give as many where axes= convolves nothing")
+def _extent(mode: str, dim: int, n: int, m: int, parts: int) -> Extent:
+    """For n samples of a and m of b; what wraps around falls outside of the part that is returned."""
+    if mode == "wrap":
+        if m > n:
+            raise ValueError(f"b has {m} samples along axis {dim}, a {n}: give b at most as many, or a linear mode")
+        return Extent(n, m, 0, n)
+    used = min(n, m) if mode == "causal" else m
+    whole, least = n + used - 1, min(n, m)
+    parts_of = {
+        "same": ((m - 1) // 2, n),
+        "causal": (0, n),
+        "full": (0, whole),
+        "valid": (least - 1, whole + 2 - 2 * least),
+    }
+    first, size = parts_of[mode]
+    return Extent(next_fast_len(max(first + size, whole - first, n, used), True, parts=parts), used, first, size)
 
 
-def _is_block(b: AnyStored, a: AnyStored, setting: Setting) -> bool:
-    """Whether b is a block of a caller's shard_map, as a is; a smaller b is the same on every device."""
-    mapped = mapped_axes(setting.mesh) & setting.start.mesh_axes
-    if not mapped or isinstance(b, PaddedArray):
-        return False
-    block = not isinstance(a, PaddedArray) and b.shape == a.shape
-    known = mapped & varies_over(stored_of(a))
-    missing, differs = sorted(known - varies_over(b)), sorted(mapped & varies_over(b))
-    if block and missing:
-        raise ValueError(
-            f"b has the shape of a's block, {b.shape}, and is the same over {', '.join(missing)}: if it is a block, "
-            f"give jax.lax.pcast(b, {tuple(missing)}, to='varying'), else pad it with zeros at its tail"
-        )
-    if not block and differs:
-        raise ValueError(
-            f"b has shape {b.shape}, a's block {stored_of(a).shape}, and b differs over {', '.join(differs)}: give a "
-            "block of that shape, or the whole b on every device"
-        )
-    return block
-
-
-def _beside(b: AnyStored, setting: Setting) -> AnyStored:
-    """b sharded as a if it has its shape, else replicated."""
-    start, mesh = setting.start, setting.mesh
-    same, stored = b.shape == start.shape, stored_of(b)
-    known = not isinstance(stored, jax.core.Tracer)
-    nowhere = known and jax.sharding.get_abstract_mesh().empty  # as under Auto axes, XLA places b where it is used
-    if b is not stored or any(jax.typeof(b).sharding.spec) or (known and not b.sharding.is_fully_replicated):
-        layout, replicated = read(b).setting.start, "jax.device_put(b, NamedSharding(mesh, P()))"
-        if not same:
-            shapes = f"b has shape {b.shape}, a {start.shape}"
-            raise ValueError(f"{shapes}, and b is sharded as {layout.spec}: give it to every device, {replicated}")
-        if layout != start:
-            specs = f"a is sharded as {start.spec}, b as {layout.spec}"
-            raise ValueError(f"{specs}: shard them alike, or give b to every device, {replicated}")
-    elif isinstance(mesh, Mesh) or (mesh is not None and explicit_axes(mesh) and not (mapped_axes(mesh) or nowhere)):
-        return placed(stored_of(b), mesh, start.spec if same and start.even else PartitionSpec())
-    return b
-
-
-def _shifts(plan: Plan, middles: Sequence[int]) -> tuple[Array | np.ndarray, ...]:
-    """The phase along each dimension that moves position `middle` to the front."""
+def _shifts(plan: Plan, firsts: Sequence[int]) -> tuple[Array | np.ndarray, ...]:
+    """The phase along each dimension that moves position `first` to the front."""
     phases = []
-    for dim, (j, n), middle in zip(plan.transform.dims, harmonics(plan), middles, strict=True):
-        if middle:
-            phase = host_roots(j * middle, n, 1)
+    for dim, (j, n), first in zip(plan.transform.dims, harmonics(plan), firsts, strict=True):
+        if first:
+            phase = host_roots(j * first, n, 1)
             phases.append(seen(plan.out_layout, dim, phase.astype(plan.dtype), plan.mesh))
     return tuple(phases)
 
 
-def _convolved(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...]) -> AnyStored:
-    return _product(plan, plan(a), plan(_padded(plan, b, a)), shifts)
+@functools.lru_cache(maxsize=PROGRAMS)
+def _product(walks: Walks, conj: bool) -> Callable[..., AnyStored]:
+    def work(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...]) -> AnyStored:
+        times = spectrum(walks, b, a)
+        times = jnp.conj(times) if conj else times
+        return walks.c.inverse(mapped(lambda x: functools.reduce(operator.mul, shifts, x * times), plan(a)))
 
-
-def _correlated(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...]) -> AnyStored:
-    return _product(plan, plan(a), mapped(jnp.conj, plan(_padded(plan, b, a))), shifts)
-
-
-def _padded(plan: Plan, b: AnyStored, a: AnyStored) -> AnyStored:
-    layout = plan.in_layout
-    manual = mapped_axes(plan.mesh)
-    if isinstance(b, PaddedArray):
-        return b
-    known = plan.mesh is None or manual or not jax.typeof(b).sharding.mesh.empty
-    if manual and isinstance(a, PaddedArray):  # beside one, b is whole, even if it is as large as a block
-        known = False
-    if known and layout.even and b.shape == layout.within(manual):
-        return padded(b, layout, plan.mesh, a)
-    return padded(cut_replicated(b, layout, plan.mesh), layout, plan.mesh, a)
-
-
-def _product(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...]) -> AnyStored:
-    return back(plan, lambda a, b: functools.reduce(operator.mul, shifts, a * b), a, b)
+    return work
