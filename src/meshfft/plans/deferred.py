@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax import Array, ShapeDtypeStruct
-from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes, from_spec, spec_of
 from ..layout.padded_array import LaidOut, PaddedArray, stored_of
@@ -33,12 +34,17 @@ class Role(NamedTuple):
 
 
 class Fixed:
-    """An argument that is no array: equal to those of its type and value, or without a hash to itself alone."""
+    """An argument that JAX does not trace: equal to those of its type and value, or without a hash to itself alone."""
 
     def __init__(self, value: object) -> None:
+        if isinstance(value, np.ndarray):  # may change in place
+            value = value.copy()
+            same: object = (value.shape, value.dtype.str, value.tobytes())
+        else:
+            same = value
         self.value = value
         try:
-            self.key = (type(value), value, hash(value))
+            self.key = (type(value), same, hash(same))
         except TypeError:
             self.key = (type(value), None, id(value))
 
@@ -151,6 +157,7 @@ class Work:
     results: Shapes
     linear: frozenset[int]  # the values in which it is linear, taken together
     run: Callable[[Place, Sequence[Array]], list[Array]]
+    told: tuple[NamedSharding | None, ...] = ()  # shardings of results that no rule tells XLA
 
     def on_one_device(self, *values: Array) -> list[Array]:
         return self.run(self.call.placed(None, PartitionSpec())[0], values)
@@ -182,7 +189,7 @@ def tangent(work: Work, moving: tuple[int, ...]) -> Work:
         return jax.jvp(lambda *some: work.run(place, put(given, moving, some)), along, changes)[1]
 
     ins = (*work.ins, *(work.ins[j] for j in moving))
-    return Work(work.call, ins, work.outs, work.results, frozenset(range(many, len(ins))), run)
+    return Work(work.call, ins, work.outs, work.results, frozenset(range(many, len(ins))), run, work.told)
 
 
 @functools.lru_cache(maxsize=CALLS)
@@ -220,7 +227,11 @@ def batched(work: Work, which: tuple[int | None, ...], size: int) -> Work:
         return jax.vmap(lambda *one: work.run(one_of, one), which)(*values)
 
     results = tuple(ShapeDtypeStruct((size, *x.shape), x.dtype) for x in work.results)
-    return Work(work.call, tuple(map(wider, work.ins, which)), tuple(map(wider, work.outs)), results, work.linear, run)
+    told = tuple(
+        at and NamedSharding(at.mesh, PartitionSpec(PartitionSpec.UNCONSTRAINED, *at.spec)) for at in work.told
+    )
+    ins, outs = tuple(map(wider, work.ins, which)), tuple(map(wider, work.outs))
+    return Work(work.call, ins, outs, results, work.linear, run, told)
 
 
 def aligned(shape: Sequence[int], first: Sequence[int]) -> tuple[int | None, ...]:

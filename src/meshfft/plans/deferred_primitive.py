@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, ShapeDtypeStruct
+from jax import Array, ShapeDtypeStruct, lax
 from jax.core import ShapedArray
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.layout import Layout, with_layout_constraint
@@ -94,10 +94,8 @@ def _deferred(
     shapes = tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in values)
     out = how.get("out_spec")
     out = None if out is None else from_spec((0,) * len(out), axis_sizes(mesh), out).axes
-    work, made, hints = _work(function, tree, fixed, cut, shapes, out, mesh, first if linear else 0, wide_types())
-    results = deferred_p.bind(*values, work=work, devices=_needs_devices())
-    placed = (_hinted(y, mesh, hint) if hint else y for y, hint in zip(results, hints, strict=True))
-    return jax.tree.unflatten(made, placed)
+    work, made = _work(function, tree, fixed, cut, shapes, out, mesh, first if linear else 0, wide_types())
+    return jax.tree.unflatten(made, deferred_p.bind(*values, work=work, devices=_needs_devices()))
 
 
 @functools.lru_cache(maxsize=CALLS)
@@ -111,18 +109,18 @@ def _work(
     mesh: AnyMesh,
     linear: int,
     wide: bool,
-) -> tuple[Work, jax.tree_util.PyTreeDef, list[PartitionSpec | None]]:
-    """The work of a call, the structure of its results, and the specs of those whose cuts no rule tells XLA."""
+) -> tuple[Work, jax.tree_util.PyTreeDef]:
+    """The work of a call, and the structure of its results."""
     call, ndim = Call(function, tree, fixed, cut, shapes, out, wide), len(shapes[0].shape)
     everything = [tuple(mesh.axis_names), *[()] * (ndim - 1)][:ndim]
     place, results, made = call.placed(manual(mesh), call.spec([()] * ndim if out else everything))
     ins, outs = tuple(map(Role, range(len(shapes)))), tuple(Role(j, True) for j in range(len(results)))
-    told = [at.spec if at.even and (out or at.ndim != ndim) else None for at in place.results]
-    return Work(call, ins, outs, results, frozenset(range(linear)), call.run), made, told
-
-
-def _hinted(y: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
-    return jax.lax.with_sharding_constraint(y, NamedSharding(mesh, only(axes_of(mesh, AxisType.Auto), spec)))
+    auto = axes_of(mesh, AxisType.Auto)
+    told = tuple(
+        NamedSharding(mesh, only(auto, at.spec)) if at.even and at.mesh_axes and (out or at.ndim != ndim) else None
+        for at in place.results
+    )
+    return Work(call, ins, outs, results, frozenset(range(linear)), call.run, told), made
 
 
 def _is_leaf(x: object) -> bool:
@@ -164,7 +162,9 @@ def _lower(*values: Array, work: Work, devices: ClosedJaxpr) -> list[Array]:
     )
     # JAX's compilation cache may know calls of these shapes by no more than this.
     with set_xla_metadata(meshfft=uuid.uuid4().hex):
-        return cast(list[Array], call(*values))
+        results = cast(list[Array], call(*values))
+    told = work.told or (None,) * len(results)
+    return [y if at is None else lax.with_sharding_constraint(y, at) for y, at in zip(results, told, strict=True)]
 
 
 def _rule(work: Work, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:
