@@ -51,6 +51,23 @@ def test_points_off_the_circle(shape: tuple[int, ...], x64: None) -> None:
     assert single.dtype == "complex64" and error(single, matrix @ x.ravel()) < 4e-7
 
 
+def _radial(n: int, spokes: int, reach: float = 1.0) -> np.ndarray:
+    """Spokes of 2 n points, which leave the corners of the spectrum out, and with less reach more of it."""
+    at, angle = reach * (np.arange(2 * n) - n + 0.5) / (2 * n), np.pi * np.arange(spokes) / spokes
+    return np.stack([np.outer(np.cos(angle), at), np.outer(np.sin(angle), at)], -1).reshape(-1, 2)
+
+
+def test_the_condition_of_radial_points(x64: None) -> None:
+    """Catches a condition of too few steps, which is far too low, and an answer where none of its digits is right."""
+    x, k = noise((6, 6), "complex128"), _radial(6, 16, 0.5)
+    found = mf.ikdftn(mf.kdftn(x, mf.Scattered.turns(k)), mf.Scattered.turns(k), s=(6, 6))
+    true = np.linalg.cond(_vandermonde(np.exp(2j * np.pi * k), (6, 6)))
+    assert abs(found.condition / true - 1) < 1e-2 and true > 4e4 and error(found.value, x) < 1e-6
+    k = _radial(16, 40, 0.1)
+    with pytest.raises(ValueError, match="the condition number is"):
+        mf.ikdftn(mf.kdftn(noise((16, 16)), mf.Scattered.turns(k)), mf.Scattered.turns(k), s=(16, 16))
+
+
 def test_gradients_in_radii(x64: None) -> None:
     """Catches a derivative in radii that is missing or has the other sign, and one in angles that radii spoil."""
     shape, rng = (4, 6), np.random.default_rng(0)

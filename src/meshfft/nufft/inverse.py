@@ -2,9 +2,10 @@
 
     (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A by the plan and its adjoint, or as a convolution: see solvers
 
-The condition number is that of A: the extreme eigenvalues of Lanczos' matrix of A^H A, started from noise. Where its
-square reaches the reciprocal of the precision no digit is left, and there is no answer. As in solvers, each program
-ends before the next one starts.
+The condition number is that of A: the extreme eigenvalues of Lanczos' matrices of A^H A, of STEPS steps from noise
+before, and of all steps of the solution after it, which is a bound from below if these ran out. Where its square
+reaches the reciprocal of the precision, or of the least residual of the solution, no digit is left, and there is no
+answer. As in solvers, each program ends before the next one starts.
 """
 
 import math
@@ -113,30 +114,37 @@ class PointsPlan(Plan):
         right: Any = self.adjoint(samples)
         normal = self._gram()
         low, high = _extremes(normal, right)
-        weight = high * (limits.tikhonov or 0.0) ** 2
-        least, most = math.sqrt(low + weight), math.sqrt(high + weight)
-        condition = most / least if least > most * TINY else math.inf
-        _check_condition(condition, float(jnp.finfo(self.dtype).eps))
-        stop = (limits.iterations or ITERATIONS, limits.tol or least_tol(self.dtype))
+        weight, eps = high * (limits.tikhonov or 0.0) ** 2, float(jnp.finfo(self.dtype).eps)
+        low, high = low + weight, high + weight
+        _checked_condition(low, high, eps)
+        least = least_tol(self.dtype)
+        stop = (limits.iterations or ITERATIONS, limits.tol or least)
         x, taken = _solved(lambda p: _plus(normal(p), p, weight), right, *stop)
+        if taken:
+            found = _ends(taken)
+            low, high = min(low, found[0]), max(high, found[1])
+        condition = _checked_condition(low, high, max(eps, least))
         rest = ended(jax.tree.map(jnp.subtract, samples, self(x)))
         residual = ended(jnp.sqrt(over(dot(rest, rest), dot(samples, samples))))
         value = PlanePair(mapped(jnp.real, x), mapped(jnp.imag, x)) if planes else x
         return Solution(value, residual, (condition,), (ITERATIVE,), (len(taken),))
 
 
-def _check_condition(condition: float, eps: float) -> None:
+def _checked_condition(low: float, high: float, eps: float) -> float:
+    """The condition number, of the extreme eigenvalues of A^H A; raises ValueError if it leaves no digit."""
+    least, most = math.sqrt(low), math.sqrt(high)
+    condition = most / least if least > most * TINY else math.inf
     if not condition**2 * eps < ATTAINABLE:
         raise ValueError(
             f"the condition number is {condition:.2g}, and conjugate gradients need one below "
-            f"{math.sqrt(ATTAINABLE / eps):.2g} in a type of precision {eps:.1g}: take points nearer to uniform, fewer "
+            f"{math.sqrt(ATTAINABLE / eps):.2g} at a precision of {eps:.1g}: take points nearer to uniform, fewer "
             "unknowns, precision='float64', or tikhonov="
         )
+    return condition
 
 
 def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
     """The least and the largest eigenvalue of `normal` that STEPS of Lanczos from noise find."""
-    from scipy import linalg  # importing takes 0.25 s
 
     def noise(x: Array) -> Array:
         return jax.random.normal(jax.random.key(0), x.shape, real_dtype(x.dtype)).astype(x.dtype) + jnp.zeros_like(x)
@@ -144,6 +152,13 @@ def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
     start = ended(mapped(noise, like))
     eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(start))
     _, taken = _solved(normal, start, STEPS, 10 * eps)  # beyond it rounding makes eigenvalues of its own
+    return _ends(taken)
+
+
+def _ends(taken: list[tuple[float, float]]) -> tuple[float, float]:
+    """The least and the largest eigenvalue of Lanczos' matrix of some steps."""
+    from scipy import linalg  # importing takes 0.25 s
+
     lengths, ratios = np.array(taken).T
     found = linalg.eigvalsh_tridiagonal(*tridiagonal(lengths, ratios))
     return max(float(found[0]), 0.0), float(found[-1])
