@@ -38,13 +38,13 @@ class Penalty(NamedTuple):
     nearest: Callable[[Array, float], Array]  # the proximal step, of y and t
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)
 def total_variation(dims: int) -> Penalty:
     """That of the last `dims` dimensions."""
     return Penalty(functools.partial(gradient, dims=dims), divergence, _shorter)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)
 def wavelet(dims: int) -> Penalty:
     return Penalty(_same, _same, functools.partial(_fewer, dims=dims))
 

@@ -241,7 +241,7 @@ def _batch(axis_data: Any, values: Sequence[Any], dims: Sequence[Any], *, work: 
     return results, [0] * len(results)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
 def _needs_devices() -> ClosedJaxpr:
     """A program that JAX compiles only for known devices; an equation with it as a parameter is compiled so, too."""
     call = custom_partitioning(lambda x: x)
