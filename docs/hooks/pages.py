@@ -54,7 +54,10 @@ GROUPS = (
         "spectral",
         "Spectral methods",
         "What solvers do with spectra.",
-        ("spectral.convolution", "spectral.fields", "spectral.modes", "spectral.multipliers", "spectral.power"),
+        (
+            *("spectral.convolution", "spectral.elliptic", "spectral.fields", "spectral.modes"),
+            *("spectral.multipliers", "spectral.power"),
+        ),
     ),
     Group("frequencies", "Frequencies and shifts", "", ("functions.helpers",)),
     Group("cache", "Kept programs", "Compiled programs on the disk.", ("kept",)),
@@ -62,7 +65,7 @@ GROUPS = (
     Group(
         "libraries",
         "Under other libraries' names",
-        "`scipy.fft` and the array API standard.",
+        "`jnp.fft`, `scipy.fft` and the array API standard.",
         ("functions.protocols",),
     ),
 )
