@@ -166,8 +166,8 @@ class LaidOut(PaddedArray):
     """One whose results are of its kind even where nothing is padded, so that their layouts are known."""
 
 
-for kind in (PaddedArray, LaidOut):
-    jax.tree_util.register_dataclass(kind, data_fields=("stored",), meta_fields=("full_layout", "home"))
+for _kind in (PaddedArray, LaidOut):
+    jax.tree_util.register_dataclass(_kind, data_fields=("stored",), meta_fields=("full_layout", "home"))
 AnyStored = Array | PaddedArray
 OnePlane = ArrayLike | PaddedArray
 AnyArray = OnePlane | tuple[Any, ...]  # an array, or its planes
@@ -204,6 +204,10 @@ def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
         if layout.storage[dim] != layout.shape[dim]:
             host = np.compress(layout.logical(dim), host, dim)
     return host
+
+
+def is_padded(x: object) -> bool:
+    return isinstance(x, PaddedArray)
 
 
 def stored_of(x: PaddedArray | T) -> Array | T:

@@ -18,7 +18,7 @@ from jax import Array, ShapeDtypeStruct
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes, from_spec, spec_of
-from ..layout.padded_array import LaidOut, PaddedArray, stored_of
+from ..layout.padded_array import LaidOut, is_padded, stored_of
 
 CALLS = 256  # kept, and places of each
 Names = tuple[str, ...]  # mesh axes
@@ -255,7 +255,3 @@ def manual(mesh: AnyMesh) -> AbstractMesh:
 def put(values: Sequence[Any], at: Sequence[int], those: Sequence[Any]) -> list[Any]:
     new = dict(zip(at, those, strict=True))
     return [new.get(j, value) for j, value in enumerate(values)]
-
-
-def is_padded(x: object) -> bool:
-    return isinstance(x, PaddedArray)

@@ -22,6 +22,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, axes_of, axis_sizes, from_spec
+from ..layout.padded_array import is_padded
 from ..layout.placement import explicit_axes, only
 from ..layout.reading import hidden_by
 from ..numerics.dtypes import wide_types
@@ -35,7 +36,6 @@ from .deferred import (
     Work,
     aligned,
     batched,
-    is_padded,
     manual,
     put,
     tangent,

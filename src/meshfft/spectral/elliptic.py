@@ -23,7 +23,7 @@ from ..functions.helpers import next_fast_len
 from ..layout.padded_array import AnyArray, AnyStored, Transformed
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
-from ..operators.transform import reals, resolve_once
+from ..operators.transform import check_known, reals, resolve_once
 from ..plans.plan import Plan
 from ..plans.request import on_arrays, read
 from .fields import Lengths, Where, along, back, field, harmonics, in_one, periods, returned
@@ -73,7 +73,7 @@ def poisson(
         ValueError, TypeError: an argument that does not fit.
 
     Costs a transform and one back, of any order: half the traffic of `fftn`
-    and `ifftn`. "open" transforms at least 2.74 times as many points along
+    and `ifftn`. "open" transforms 1 + sqrt(3) times as many points along
     each axis of a cube. Differentiable. Source: Vico, Greengard, Ferrando,
     "Fast convolution with free-space Green's functions", 2016.
 
@@ -155,8 +155,7 @@ def _boundaries(boundary: str | Sequence[str], many: int) -> tuple[str, ...]:
     if len(kinds) != many:
         raise ValueError(f"there are {len(kinds)} boundaries for {many} axes: give one for all, or one for each axis")
     for kind in kinds:
-        if kind not in BOUNDARIES:
-            raise ValueError(f"boundary {kind!r} is unknown: use one of {', '.join(map(repr, BOUNDARIES))}")
+        check_known("boundary", kind, BOUNDARIES)
     return kinds
 
 

@@ -110,18 +110,17 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
     """For each transformed dimension, the harmonic j of each index of the spectrum, and the number of points."""
     lines = []
     for matrix in plan.transform.matrices:
-        wave = isinstance(matrix, Trig) and matrix.type < 3
-        if not (wave or isinstance(matrix, Roots | HalfRoots)):
+        if not isinstance(matrix, Roots | HalfRoots | Trig) or (isinstance(matrix, Trig) and matrix.type > 2):
             raise ValueError("the plan has no wavenumbers: plan without points=, and cosines and sines of type 1 or 2")
         if getattr(matrix, "sign", -1) > 0:
             raise ValueError("the plan is of an inverse transform: give the forward plan, and use its plan.inverse")
         check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made of,", "plan fewer points")
-        j, n = np.arange(matrix.rows), int(matrix.period or 0)
+        j = np.arange(matrix.rows)
         if isinstance(matrix, Trig):
-            j = j + (matrix.family == "sin")
-        elif matrix.becomes != "complex":
-            j = np.where(2 * j < n, j, j - n)
-        lines.append((j, n))
+            lines.append((j + (matrix.family == "sin"), int(matrix.period)))
+        else:
+            n = matrix.length
+            lines.append((j if matrix.becomes == "complex" else np.where(2 * j < n, j, j - n), n))
     return lines
 
 

@@ -16,7 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ..functions.calls import Ints
-from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, Transformed, stored_of
+from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, Transformed, is_padded, stored_of
 from ..layout.reading import mesh_here
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
@@ -80,7 +80,7 @@ def multiply_spectrum(
     array, plan = field(x, axes, spec)
     factors = f(*grids(plan, lengths), **({"odd": grids(plan, lengths, odd=True)} if odd else {}))
     products = _products(plan, array, factors)
-    return jax.tree.map(lambda y: returned(y, x, out_spec, spec), products, is_leaf=_is_padded)
+    return jax.tree.map(lambda y: returned(y, x, out_spec, spec), products, is_leaf=is_padded)
 
 
 def _products(plan: Plan, array: AnyStored, factors: object) -> object:
@@ -91,11 +91,7 @@ def _products(plan: Plan, array: AnyStored, factors: object) -> object:
     def product(factor: ArrayLike | PaddedArray) -> Array | PaddedArray:
         return back(plan, lambda stored: _times(stored, stored_of(factor), plan), spectrum)
 
-    return jax.tree.map(product, factors, is_leaf=_is_padded)
-
-
-def _is_padded(part: object) -> bool:
-    return isinstance(part, PaddedArray)
+    return jax.tree.map(product, factors, is_leaf=is_padded)
 
 
 @on_arrays
