@@ -177,11 +177,11 @@ def field(
     *,
     s: Ints = None,
     norm: str | None = None,
-    waves: Callable[[bool], tuple[str, ...]] | None = None,
+    walls: Sequence[str] = (),
 ) -> tuple[AnyStored, Plan]:
     """An array, with the plan of its spectrum in any order: half of it if the array is real.
 
-    `waves`: the kinds of other transforms than Fourier's, for a real array or not.
+    `walls`: kinds of the transforms along the first axes, which are not Fourier's.
     """
     arrays, setting, _ = read(x, spec)
     start, mesh, array = setting.start, setting.mesh, joined(arrays)
@@ -193,8 +193,8 @@ def field(
         raise ValueError("axes is empty: give one axis at least, or None for all")
     if array.ndim == 0:
         raise ValueError("the array is a single number: give one with a dimension at least")
-    real = array.dtype.kind != "c"
-    kind = waves(real) if waves else "rfft" if real else "fft"
+    last = "fft" if array.dtype.kind == "c" else "rfft"
+    kind = (*walls, *["fft"] * (len(axes) - len(walls) - 1), last)[: len(axes)] if walls and axes else last
     # If only some mesh axes are mapped, these cut first, which not every layout allows.
     order = "natural" if mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh)) else "any"
     how: PlanHow = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": order, "dtype": array.dtype}
