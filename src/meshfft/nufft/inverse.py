@@ -75,22 +75,8 @@ class PointsPlan(Plan):
         """
         raise ValueError("scattered samples have no inverse transform: solve for the image with plan.solve(y)")
 
-    def solve(
-        self,
-        y: AnyArray,
-        *,
-        tikhonov: float | None = None,
-        truncation: float | None = None,
-        method: str = "auto",
-        tol: float | None = None,
-        iterations: int | None = None,
-    ) -> Solution:
-        """The image whose samples are y, or nearest to them: as `ikdftn`, by
-        the plan's own steps.
-
-        Raises:
-            ValueError: as `ikdftn`.
-        """
+    def _solution(self, y: AnyArray, *how: Any) -> Solution:
+        tikhonov, truncation, method, tol, iterations = how
         limits, arrays = Limits.of(method, truncation, tol, iterations, tikhonov), self._fitted(self.out_layout, y)
         batch = max(1, math.prod(self.out_shape) // max(1, self._points.size))
         limits.check(arrays, self._points, math.prod(self.shape) // batch, self.mesh)

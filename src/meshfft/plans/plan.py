@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -221,11 +221,14 @@ class Plan:
         iterations: int | None = None,
     ) -> Solution:
         """The input whose samples are y, and what its value is worth: `ikdftn`
-        on stored arrays.
+        on stored arrays; at scattered points by the plan's own steps.
 
         Raises:
             ValueError: as `ikdftn`; the plan has margins.
         """
+        return self._solution(y, tikhonov, truncation, method, tol, iterations)
+
+    def _solution(self, y: AnyArray, *how: Any) -> Solution:
         if any(self.margin):
             raise ValueError(f"the plan leaves out margins of {self.margin}: solve with a plan of arrays without them")
         arrays = self._fitted(self.out_layout, y)
@@ -234,7 +237,7 @@ class Plan:
         points = points or (None,) * len(self.transform.dims)
         what = (self.in_layout, self.out_layout, self.transform, points, self.method)
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots, self.ring)
-        return solution(arrays, System(*what, *where, tikhonov, truncation, method, tol, iterations))
+        return solution(arrays, System(*what, *where, *how))
 
     @method_on_arrays
     def adjoint(self, y: AnyArray, *, donate: bool = False) -> Transformed:
