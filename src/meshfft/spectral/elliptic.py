@@ -134,9 +134,9 @@ def _solution(
         return _in_open_space(f, k2, lengths, dims, shape, kinds, spec, out_spec)
     order = sorted(range(len(dims)), key=lambda j: kinds[j] == "periodic")  # a halved axis is the last
     walls = [WALLS[kinds[j]] for j in order if kinds[j] in WALLS]
-    if lengths is not None and len(given := tuple(reals(lengths) or ())) == len(dims):
-        lengths = tuple(given[j] for j in order)
-    array, plan = field(f, tuple(dims[j] for j in order) if walls else axes, spec, walls=walls)
+    if lengths is not None and (given := reals(lengths)) is not None:
+        lengths = tuple(given[j] for j in order) if len(given) == len(dims) else given
+    array, plan = field(f, None if axes is None and not walls else tuple(dims[j] for j in order), spec, walls=walls)
     box = periods(plan, lengths)
     real = real_dtype(plan.dtype)
     unit = max(box) / (2 * np.pi)

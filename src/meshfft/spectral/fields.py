@@ -125,8 +125,8 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
 
 
 def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
-    many = len(plan.transform.dims)
     """The period of each dimension; along cosines and sines twice the length from wall to wall."""
+    many = len(plan.transform.dims)
     numbers = reals([n for _, n in harmonics(plan)] if lengths is None else lengths)
     if numbers is None:
         raise TypeError(f"lengths is {lengths!r}: give a period for each axis, such as {(1.0,) * many}")
