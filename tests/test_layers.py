@@ -20,13 +20,13 @@ kernels: bluestein / engine / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short
 tpu: passes price strips wires / engine gridding / trials / fft
-steps: problem / base / exchange local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense / real_fft
+steps: problem / base / exchange halo local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense / real_fft
 walks: walk / search / choice
 plans: deferred / deferred_primitive / picture primitive request table / execute options / iterative_solve
     / inverse_solve / plan / planning
 nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
 nufft: penalties points / problem / post_transform moving / solvers / inverse / plan / planning / functions type3
-functions: calls shard / cosine dense fourier helpers / protocols reconstruct
+functions: calls shard / cosine dense fourier halo helpers / protocols reconstruct
 spectral: fields picture / operand / convolution elliptic modes multipliers / power
 inspect: schedule / hlo / aot / trace
 io: grid refusals / source / flat record / labels nifti / hdf5 zarr / hdf5_writer ismrmrd / writing

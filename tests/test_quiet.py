@@ -66,6 +66,8 @@ FUNCTIONS: dict[str, Callable[[Array], Any]] = {
     "ikdftn": lambda x: mf.ikdftn(x, [None, None, JITTER]).value,
     "apply_separable": lambda x: mf.apply_separable([np.ones((32, 128), np.float32), None, None], x),
     "derivative": lambda x: mf.derivative(x, (0, 1)),
+    "halo": lambda x: mf.halo(x, 2),
+    "add_halo": lambda x: mf.add_halo(x, 1),
     "helmholtz": lambda x: mf.helmholtz(x, -1.0),
     "convolve": lambda x: mf.convolve(x, np.ones((5, 5, 5), np.float32), mode="same"),
     "correlate": lambda x: mf.correlate(x, x),

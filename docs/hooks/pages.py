@@ -36,7 +36,7 @@ GROUPS = (
         "plans",
         "Plans and arrays",
         "A transform chosen before any array exists, and arrays that a mesh does not divide.",
-        ("plans.plan", "plans.planning", "functions.shard", "layout.padded_array"),
+        ("plans.plan", "plans.planning", "functions.shard", "functions.halo", "layout.padded_array"),
     ),
     Group(
         "dense",

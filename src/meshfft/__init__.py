@@ -6,7 +6,7 @@ Fourier transforms, as in NumPy:
 Cosine and sine transforms, as in SciPy:
     dct, dctn, idct, idctn, dst, dstn, idst, idstn
 Plans and arrays:
-    plan, Plan, out_spec, shard, gather, PaddedArray
+    plan, Plan, out_spec, shard, gather, PaddedArray, halo, add_halo
 Any points along each dimension, any matrix:
     kdftn, ikdftn, apply_separable, Points, BlockMatrix, Solution,
     one_shuffle
@@ -62,6 +62,8 @@ from .functions.fourier import irfftn as irfftn
 from .functions.fourier import rfft as rfft
 from .functions.fourier import rfft2 as rfft2
 from .functions.fourier import rfftn as rfftn
+from .functions.halo import add_halo as add_halo
+from .functions.halo import halo as halo
 from .functions.helpers import fftfreq as fftfreq
 from .functions.helpers import fftshift as fftshift
 from .functions.helpers import ifftshift as ifftshift

@@ -38,6 +38,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "walls": lambda form: mf.poisson(X, form((2, 3)), axes=form((0, 1)), boundary=["periodic", "neumann"]),
     "open": lambda form: mf.poisson(X, form((2, 3, 4)), axes=form((0, 1, 2)), boundary="open"),
     "helmholtz": lambda form: mf.helmholtz(X, -1.0, form((2, 3)), axes=form((0, 1))),
+    "halo": lambda form: mf.halo(X, form((2, 1)), axes=form((0, 1))),
     "power": lambda form: mf.power_spectrum(X, form((2, 3)), bins=form((0, 1, 5)), axes=form((0, 1))).power,
     "wavenumbers": lambda form: mf.wavenumbers(mf.plan(form((4, 6))), form((2, 3)))[1],
     "plan": lambda form: mf.plan(form((4, 6)), s=form((2, 3)), axes=form((1, 0)))(noise((4, 6))),

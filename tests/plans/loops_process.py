@@ -86,6 +86,8 @@ def functions(mesh: Mesh, spec: P) -> dict[str, tuple[Function, Any]]:
         "derivative": (lambda x: mf.derivative(x, 0), r),
         "poisson": (mf.poisson, r),
         "helmholtz": (lambda x: mf.helmholtz(x, -1.0), r),
+        "halo": (lambda x: mf.halo(x, 2), r),
+        "add_halo": (lambda x: mf.add_halo(x, 1), r),
         "convolve": (lambda x: mf.convolve(x, r, mode="wrap"), r),
         "correlate": (lambda x: mf.correlate(x, r, mode="wrap"), r),
         "multiply_spectrum": (lambda x: mf.multiply_spectrum(x, lambda *k: jnp.exp(-sum(a * a for a in k))), r),

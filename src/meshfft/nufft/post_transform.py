@@ -18,6 +18,7 @@ from ..layout.layout import Layout, even_cuts
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..operators.transform import transform_of
+from ..steps import Halo
 from ..steps.base import Step
 from ..steps.problem import Ending, Problem
 from ..walks.choice import find_walk
@@ -27,7 +28,7 @@ from .grid.binning import Placed, loads, place
 from .grid.form import Form, chosen
 from .grid.window import Window, window
 from .problem import ScatteredProblem, axes_of_cuts, points_layout
-from .steps import Halo, Interpolate, PhaseShift, PointExchange, RingGrid, RingPoints, TileBalance
+from .steps import Interpolate, PhaseShift, PointExchange, RingGrid, RingPoints, TileBalance
 from .steps.point_step import sub_layout
 
 GROWTH = 1.07  # allowed growth of a grid that more devices can share
@@ -104,7 +105,7 @@ class PostTransform:
         """Steps to blocks with halos and lent tiles, and the layout of the grid after them."""
         dims = self.problem.dims
         shift = PhaseShift(dims, tuple(n // 2 for n in self.problem.modes), 1)
-        steps = (shift, *(Halo(dim, self.reach - 1) for dim in dims), *filter(None, balance))
+        steps = (shift, *(Halo(dim, 0, self.reach - 1) for dim in dims), *filter(None, balance))
         for step in steps:
             layout = step.after(layout)
         return steps, sub_layout(layout, dims)

@@ -146,6 +146,11 @@ def on_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
     return cast(OnArrays[P, PlanePair], deferred(function))
 
 
+def on_seen_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
+    """A function of an array whose cuts set the shape of the result, so that it cannot be deferred."""
+    return cast(OnArrays[P, PlanePair], function)
+
+
 def on_two_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
     """A function of two arrays of one shape, which may be deferred."""
     return cast(OnArrays[P, PlanePair], deferred(function, arrays=2, linear=False))

@@ -14,6 +14,7 @@
 | InPlace(...)    | equal blocks and chunks      | the same layout | 2 (p-1)/p V in two all-to-alls per chunk    |
 | Pipeline(...)   | a dimension to cut in chunks | as its steps    | as its exchange, overlapped by local steps  |
 | Margin(widths)  | equal blocks                 | another size    | nothing                                     |
+| Halo(dim, ..)   | equal blocks, the last less  | another size    | those cells, in two permutes or a few       |
 | Roll(dim, by)   | equal blocks                 | the same layout | at most V in two permutes; twice if padded  |
 | Bands(dim, ..)  | any                          | another size    | rows that change devices, in a few permutes |
 
@@ -25,6 +26,7 @@ adjoint over N.
 from .base import Step as Step
 from .exchange import AxisMove as AxisMove
 from .exchange import Exchange as Exchange
+from .halo import Halo as Halo
 from .kept_dense import KeptDense as KeptDense
 from .local_fft import LocalFFT as LocalFFT
 from .local_fft import LocalTrig as LocalTrig

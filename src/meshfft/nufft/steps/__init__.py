@@ -4,7 +4,6 @@
 ----------------------|------------------------|-------------------------------|--------------------------------------|
  Deconvolve(along)    | any layout             | the same                      | nothing                              |
  PhaseShift(along)    | any layout             | the same                      | nothing                              |
- Halo(dim, cells)     | equal blocks           | blocks with cells of the next | those cells, in a few permutes       |
  TileBalance(along)   | blocks with their halo | lent tiles behind them        | those tiles, in a few permutes       |
  Interpolate(along)   | blocks with their halo | values at points, by owner    | nothing                              |
  ValueExchange        | values by owner        | values in the caller's layout | values, in one or two all-to-alls    |
@@ -12,13 +11,13 @@
  PointExchange(along) | blocks with their halo | values at points              | points, values, in two all-to-alls   |
  RingPoints(along)    | any layout             | values at points              | (p-1) blocks in p-1 hops             |
 
-Type 2 transforms the image to the fine grid between Deconvolve and PhaseShift. Type 1 is the adjoint of each step:
-halos are added to the blocks they were copied from.
+Type 2 transforms the image to the fine grid between Deconvolve and PhaseShift, and a Halo (steps/) follows: windows
+that cross the end of a block need it. Points belong to the block with the lowest cell of their window, so halos are on
+one side only. Type 1 is the adjoint of each step.
 """
 
 from .factors import Deconvolve as Deconvolve
 from .factors import PhaseShift as PhaseShift
-from .grid_cells import Halo as Halo
 from .grid_cells import TileBalance as TileBalance
 from .known_points import Interpolate as Interpolate
 from .known_points import ValueExchange as ValueExchange

@@ -1,22 +1,15 @@
-"""Steps that copy cells of the fine grid from other devices: Halo and TileBalance.
+"""TileBalance: tiles of the fine grid, lent to devices with fewer points.
 
-    Halo          block of b cells  ->  b + h cells, the last h from the next device, or from several if h > b
-    TileBalance   block             ->  block, followed in its first dimension by rows with lent tiles
-
-Windows that cross the end of a block need its halo. The dimension is a ring: the last block has cells of the first.
-Points belong to the block with the lowest cell of their window, so halos are on one side only. Halos of successive
-dimensions include the corners.
+    block  ->  block, followed in its first dimension by rows with lent tiles
 
 In a round, every device sends and receives at most one message of tiles, by one permute; nufft/grid/balance.py plans
-the rounds. The starts of tiles are an operand.
-
-The transposes add the halo or the rows to the blocks they were copied from, and drop them.
+the rounds. The starts of tiles are an operand. The transpose adds the rows to the blocks they were copied from, and
+drops them.
 """
 
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -24,73 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ...collectives.ring import handed_on, permuted
+from ...collectives.ring import permuted
 from ...layout.layout import Layout, resized
 from ...machine.chip import Chip
 from ...machine.machine import Move, Work
 from ...numerics.split_complex import Block
 from ...steps.base import names, shift
-from .point_step import Reversible, TakesTables, grid_back, grid_last, own_tables, table_specs
+from .point_step import TakesTables, grid_back, grid_last, own_tables, table_specs
 
 Pairs = tuple[tuple[int, int], ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Halo(Reversible):
-    dim: int
-    cells: int
-
-    def after(self, layout: Layout) -> Layout:
-        sign = -1 if self.transposed else 1
-        return resized(layout, (self.dim,), (layout.shape[self.dim] + sign * self.cells * layout.parts[self.dim],))
-
-    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """The block is read and written once; halos are sent one hop or more."""
-        before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
-        rows = max(before, after) // max(self._bare(layout) + self.cells, 1)
-        parts, axes = layout.parts[self.dim], layout.axes[self.dim]
-        moves = tuple(Move("ring", axes, (b - a) * rows, 1) for hops, a, b in self._hops(layout) if hops % parts)
-        return Work(
-            memory_bytes=before + after,
-            sent_bytes=sum(move.nbytes for move in moves),
-            hops=len(moves),
-            moves=moves,
-            peak_bytes=before + after,
-        )
-
-    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
-        one = self._drop if self.transposed else self._put
-        return jax.tree.map(functools.partial(one, layout=layout), block)
-
-    def _bare(self, layout: Layout) -> int:
-        return layout.block[self.dim] - (self.cells if self.transposed else 0)
-
-    def _hops(self, layout: Layout) -> Iterator[tuple[int, int, int]]:
-        """Hops, first cell and last cell of each part of a halo."""
-        bare = self._bare(layout)
-        for hops, first in enumerate(range(0, self.cells, max(bare, 1)), 1):
-            yield hops, first, min(first + bare, self.cells)
-
-    def _put(self, block: Array, layout: Layout) -> Array:
-        cut, axes = functools.partial(lax.slice_in_dim, block, 0, axis=self.dim), layout.axes[self.dim]
-        parts = [handed_on(cut(b - a), axes, -hops) if axes else cut(b - a) for hops, a, b in self._hops(layout)]
-        return lax.concatenate([block, *parts], self.dim)
-
-    def _drop(self, block: Array, layout: Layout) -> Array:
-        bare, axes = self._bare(layout), layout.axes[self.dim]
-        kept = lax.slice_in_dim(block, 0, bare, axis=self.dim)
-        for hops, a, b in self._hops(layout):
-            part = lax.slice_in_dim(block, bare + a, bare + b, axis=self.dim)
-            part = handed_on(part, axes, hops) if axes else part
-            into = tuple(slice(0, b - a) if d == self.dim else slice(None) for d in range(block.ndim))
-            kept = kept.at[into].add(part)
-        return kept
-
-    def insert(self, dim: int) -> "Halo":
-        return dataclasses.replace(self, dim=shift(self.dim, dim))
-
-    def name(self, layout: Layout) -> str:
-        return f"{'add halo' if self.transposed else 'halo'} {names((self.dim,), layout)} of {self.cells}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,155 @@
+"""Halos: each device's block of an array, extended by the cells of its neighbours, and the adjoint.
+
+    halo:      block -> [the last cells before it, block, the first cells behind it]
+    add_halo:  [cells, block, cells] -> block, plus what its neighbours have in their halos of it
+
+Both are walks of one step for each axis. Invariant: <add_halo(y), x> = <y, halo(x)>.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from ..layout.layout import Spec
+from ..layout.memory import check_blocks
+from ..layout.padded_array import AnyArray, Transformed, padded, stored_of
+from ..operators.transform import check_once, dims_of, integers, is_integer
+from ..plans.execute import as_stored
+from ..plans.request import formed, on_seen_arrays, read
+from ..steps import Halo
+from ..walks.walk import Walk
+from .calls import Ints
+
+Width: TypeAlias = int | Sequence[int] | Sequence[tuple[int, int]] | Sequence[int | tuple[int, int]]
+
+
+@on_seen_arrays
+def halo(
+    x: AnyArray,
+    width: Width,
+    *,
+    axes: int | Ints = None,
+    periodic: bool | Sequence[bool] = True,
+    spec: Spec | None = None,
+) -> Transformed:
+    """Each device's block with the cells beside it, which its neighbours have.
+
+        block [b] -> [before + b + behind]   along every axis, corners included
+
+    The result has n + p (before + behind) cells along an axis of n cells in p
+    blocks; inside `shard_map` it is the device's extended block. An axis that
+    is not cut is extended by its own other end, as by numpy.pad with "wrap".
+
+    Args:
+        x: a sharded, replicated or single-device array of any type, or its
+            real and imaginary part (re, im).
+        width: cells on both sides, or one for each axis: a number, or a pair
+            (before, behind). A halo may be wider than a block.
+        axes: a dimension or several; None means all.
+        periodic: whether the ends of an axis are neighbours, else cells beyond
+            them are 0; or one for each axis.
+        spec: as `fftn`. Under Auto axes `jit` needs it, as the shape of the
+            result depends on how the array is cut.
+
+    Returns:
+        The extended array, cut as x is, of its type; as (re, im) if it came so.
+        Its gradient adds the halos, as `add_halo` does.
+
+    Raises:
+        ValueError: an axis, a width or a spec that does not fit; blocks of
+            which more than the last are short, or the last is shorter than the
+            halo.
+        TypeError: the array is not numeric, axes or widths are no integers.
+
+    Sends the halos alone: two permutes for each axis that is cut, and two more
+    for each further block that a halo extends over.
+
+    >>> mf.halo(jnp.arange(4), 1).tolist()
+    [3, 0, 1, 2, 3, 0]
+    """
+    return _walked(x, width, axes, periodic, spec, False)
+
+
+@on_seen_arrays
+def add_halo(
+    y: AnyArray,
+    width: Width,
+    *,
+    axes: int | Ints = None,
+    periodic: bool | Sequence[bool] = True,
+    spec: Spec | None = None,
+) -> Transformed:
+    """The adjoint of `halo`: the cells around each device's block are added to
+    those of its neighbours that they stand for, and dropped.
+
+        [before + b + behind] -> block [b]   along every axis
+
+    Use it where devices have summed something into their extended blocks, such
+    as the masses of particles near an edge.
+
+    Args:
+        y: an array like a result of `halo`.
+        width, axes, periodic, spec: those of `halo`. What is beyond an end
+            that is not periodic is dropped.
+
+    Returns, raises and costs as `halo`.
+
+    >>> mf.add_halo(np.array([3, 0, 1, 2, 3, 0]), 1).tolist()
+    [0, 1, 2, 6]
+    """
+    return _walked(y, width, axes, periodic, spec, True)
+
+
+def _walked(
+    x: AnyArray, width: Width, axes: int | Ints, periodic: bool | Sequence[bool], spec: Spec | None, adds: bool
+) -> Transformed:
+    arrays, setting, _ = read(x, spec)
+    start = setting.start
+    dims = dims_of(start.ndim, range(start.ndim) if axes is None else axes)
+    check_once(dims, "give it once")
+    flags = (periodic,) * len(dims) if isinstance(periodic, bool) else tuple(periodic)
+    if len(flags) != len(dims) or not all(isinstance(flag, bool) for flag in flags):
+        raise ValueError(f"periodic is {flags} for {len(dims)} axes: give True or False, or one for each axis")
+    halos = zip(dims, _widths(width, len(dims)), flags, strict=True)
+    steps = [Halo(dim, *cells, flag, adds) for dim, cells, flag in halos if any(cells)]
+    walk = Walk(start, tuple(steps[::-1] if adds else steps))
+    _check_blocks(walk, adds)
+    check_blocks(walk.end, setting.dtype.itemsize, setting.room, "the result")
+    results = (as_stored((stored_of(one),), walk, setting.mesh, False)[0] for one in arrays)
+    return formed(tuple(padded(y, walk.end, setting.mesh, one) for y, one in zip(results, arrays, strict=True)))
+
+
+def _widths(width: Width, many: int) -> list[tuple[int, int]]:
+    """The cells before and behind the blocks of each axis; TypeError or ValueError for what is no such number."""
+    listed: Iterable[object] = (
+        [width] * many if is_integer(width) else width if isinstance(width, Iterable) else [width]
+    )
+    each = [integers(cells, "width") for cells in listed]
+    if len(each) != many:
+        raise ValueError(f"there are {len(each)} widths for {many} axes: give one for all, or one for each axis")
+    for cells in each:
+        if len(cells) > 2 or not cells or min(cells) < 0:
+            raise ValueError(
+                f"width {cells} is none: give the cells on both sides, or a pair (before, behind), 0 or more"
+            )
+    return [(cells[0], cells[-1]) for cells in each]
+
+
+def _check_blocks(walk: Walk, adds: bool) -> None:
+    """Raises ValueError unless all blocks but the last are full, and the last is as long as its halo if it is short."""
+    if not walk.start.tail:
+        raise ValueError(f"the array has padding within {walk.start.label()}: use it in natural order")
+    for (step, before), after in zip(walk.pairs, walk.layouts[1:], strict=True):
+        assert isinstance(step, Halo)
+        bare, dim, cells = after if adds else before, step.dim, max(step.before, step.behind)
+        n, parts, block = bare.shape[dim], bare.parts[dim], bare.block[dim]
+        last = n - (parts - 1) * block
+        if n < 1:
+            what = "without their halos, nothing is left" if adds else "there is no cell beside a block"
+            raise ValueError(
+                f"axis {dim} has {before.shape[dim]} cells over {parts} blocks: {what}; give a smaller width"
+            )
+        if n % parts and (last < cells or block != -(-n // parts)):
+            raise ValueError(
+                f"axis {dim} has {n} cells over {parts} blocks of {block}, the last of {max(last, 0)}: a halo of "
+                f"{cells} needs as many there; give a smaller width, or a size that {parts} divides, as {block * parts}"
+            )
