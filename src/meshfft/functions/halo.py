@@ -6,10 +6,10 @@
 Both are walks of one step for each axis. Invariant: <add_halo(y), x> = <y, halo(x)>.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from ..layout.layout import Spec
+from ..layout.layout import Layout, Spec
 from ..layout.memory import check_blocks
 from ..layout.padded_array import AnyArray, Transformed, padded, stored_of
 from ..operators.transform import check_once, dims_of, integers, is_integer
@@ -109,10 +109,11 @@ def _walked(
     flags = (periodic,) * len(dims) if isinstance(periodic, bool) else tuple(periodic)
     if len(flags) != len(dims) or not all(isinstance(flag, bool) for flag in flags):
         raise ValueError(f"periodic is {flags} for {len(dims)} axes: give True or False, or one for each axis")
-    halos = zip(dims, _widths(width, len(dims)), flags, strict=True)
+    widths = _widths(width, len(dims))
+    _check_cells(start, dict(zip(dims, widths, strict=True)), adds)
+    halos = zip(dims, widths, flags, strict=True)
     steps = [Halo(dim, *cells, flag, adds) for dim, cells, flag in halos if any(cells)]
     walk = Walk(start, tuple(steps[::-1] if adds else steps))
-    _check_blocks(walk, adds)
     check_blocks(walk.end, setting.dtype.itemsize, setting.room, "the result")
     results = (as_stored((stored_of(one),), walk, setting.mesh, False)[0] for one in arrays)
     return formed(tuple(padded(y, walk.end, setting.mesh, one) for y, one in zip(results, arrays, strict=True)))
@@ -134,22 +135,21 @@ def _widths(width: Width, many: int) -> list[tuple[int, int]]:
     return [(cells[0], cells[-1]) for cells in each]
 
 
-def _check_blocks(walk: Walk, adds: bool) -> None:
+def _check_cells(start: Layout, widths: Mapping[int, tuple[int, int]], adds: bool) -> None:
     """Raises ValueError unless all blocks but the last are full, and the last is as long as its halo if it is short."""
-    if not walk.start.tail:
-        raise ValueError(f"the array has padding within {walk.start.label()}: use it in natural order")
-    for (step, before), after in zip(walk.pairs, walk.layouts[1:], strict=True):
-        assert isinstance(step, Halo)
-        bare, dim, cells = after if adds else before, step.dim, max(step.before, step.behind)
-        n, parts, block = bare.shape[dim], bare.parts[dim], bare.block[dim]
+    if not start.tail:
+        raise ValueError(f"the array has padding within {start.label()}: use it in natural order")
+    for dim, cells in widths.items():
+        parts, most, halos = start.parts[dim], max(cells), sum(cells) if adds else 0
+        n, block = start.shape[dim] - parts * halos, start.block[dim] - halos
         last = n - (parts - 1) * block
-        if n < 1:
+        if n < 1 and most:
             what = "without their halos, nothing is left" if adds else "there is no cell beside a block"
             raise ValueError(
-                f"axis {dim} has {before.shape[dim]} cells over {parts} blocks: {what}; give a smaller width"
+                f"axis {dim} has {start.shape[dim]} cells over {parts} blocks: {what}; give a smaller width"
             )
-        if n % parts and (last < cells or block != -(-n // parts)):
+        if n < block * parts and most and (last < most or block != -(-n // parts)):
             raise ValueError(
                 f"axis {dim} has {n} cells over {parts} blocks of {block}, the last of {max(last, 0)}: a halo of "
-                f"{cells} needs as many there; give a smaller width, or a size that {parts} divides, as {block * parts}"
+                f"{most} needs as many there; give a smaller width, or a size that {parts} divides, as {block * parts}"
             )
