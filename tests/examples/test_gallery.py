@@ -103,6 +103,13 @@ def test_cosmology_is_that_of_numpy(tmp_path: Path) -> None:
     assert error < 1e-4 and off < 2 and picture.stat().st_size > 10_000  # of 7 bins; data cancel much of the gradient
 
 
+def test_particles_move_as_on_one_grid(tmp_path: Path) -> None:
+    """Catches masses and forces that are lost at the edge of a block, a neighbour mistaken, and a wrong potential."""
+    picture = tmp_path / "particles.png"
+    error = _program("particle_mesh").main(["--size", "16", "--picture", str(picture)])
+    assert error < 5e-6 and picture.stat().st_size > 5_000
+
+
 def test_optics_ends_in_the_airy_pattern(tmp_path: Path) -> None:
     """Catches a zoom to other frequencies, a phase of the wrong sign or size, a lost factor, a shift of the focus."""
     picture = tmp_path / "optics.png"
@@ -163,6 +170,7 @@ SMALL = {
     "cosmology": ["--size", "16"],
     "neural_operator": ["--steps", "5"],
     "optics": ["--size", "128"],
+    "particle_mesh": ["--size", "16"],
     "quantum": ["--steps", "20"],
     "turbulence": ["--size", "16", "--time", "0.5"],
 }
@@ -183,7 +191,7 @@ def test_every_program_is_a_page_with_a_picture() -> None:
     table = (EXAMPLES / "README.md").read_text()
     pictures = re.findall(r"\.\./docs/figures/\S+\.png", table)
     programs = [*EXAMPLES.glob("*.py"), EXAMPLES / "mri" / "reconstruct.py"]
-    assert len(programs) == len(pictures) == 7
+    assert len(programs) == len(pictures) == 8
     assert all((EXAMPLES / picture).stat().st_size < 150_000 for picture in pictures)
     for path in programs:
         text = path.read_text()
