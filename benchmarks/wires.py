@@ -21,7 +21,7 @@ import typer
 from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
-from meshfft.collectives.wire import WIRES
+from meshfft.collectives.wires import WIRES
 from meshfft.numerics.dtypes import TIERS
 
 from .common import cpu_devices, mesh_of, noise, numbers, relative, table

@@ -16,7 +16,7 @@ from reference import dft, error, mesh, noise
 
 import meshfft as mf
 from meshfft.collectives.all_to_all import Grid
-from meshfft.collectives.wire import WIRES, Int16
+from meshfft.collectives.wires import WIRES, Int16
 from meshfft.io import check_output, open_array, write_array
 from meshfft.io.source import FORMATS
 from meshfft.kernels.engine import Engine, Lines, Offer, Site

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshfft.collectives.wire import LEAST_ROOM, Int16, Int24, Tiled, form_of
+from meshfft.collectives.wires import LEAST_ROOM, Int16, Int24, Tiled, form_of
 from meshfft.tpu import wires as wire_kernels
 
 from ..common import table as print_table

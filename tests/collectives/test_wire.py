@@ -14,7 +14,7 @@ from reference import mesh, noise
 
 from meshfft.collectives.all_to_all import exchange_packed
 from meshfft.collectives.ring import handed_on
-from meshfft.collectives.wire import EXACT, RUN, WIRES, Wire, carried, wire_of
+from meshfft.collectives.wires import EXACT, RUN, WIRES, Wire, carried, wire_of
 from meshfft.collectives.words import WORD
 from meshfft.inspect.hlo import every_collective, program_of
 

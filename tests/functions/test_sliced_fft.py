@@ -20,6 +20,7 @@ from meshfft.numerics import chunks
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Problem, phase_fft
+from meshfft.steps.problem import Options
 from meshfft.walks.search import search
 from meshfft.walks.walk import Walk
 
@@ -167,7 +168,7 @@ def test_the_search_finds_the_cheapest_walk(topology: str, sizes: tuple[int, ...
             dots = tuple(Dot(TIER, m, machine.chip.unit) for m in (4, 3))
             for spec in ([*axes], [None] * (len(shape) - 1) + [tuple(axes)]):
                 start = from_spec(shape, axes, spec)
-                problem = Problem(start, transform, machine, 16, dots, method, start)
+                problem = Problem(start, transform, machine, 16, dots, Options(method), start)
                 works = Walk(start, search(problem) or ()).works(16, machine.chip)
                 assert sum(map(machine.price, works)) == pytest.approx(cheapest(problem), rel=1e-9)
 

@@ -24,6 +24,7 @@ from meshfft.machine.machine import Machine, Work
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Bands, Margin, Problem, Step
+from meshfft.steps.problem import Options
 from meshfft.walks.choice import natural_end
 from meshfft.walks.search import offered, search
 from meshfft.walks.walk import Walk
@@ -52,7 +53,7 @@ def test_plans_are_values() -> None:
     """Catches a plan that cannot be a jit argument, a dictionary key, or compared."""
     first, second = (mf.plan((8, 8), mesh=mesh((2,)), spec=P("x")) for _ in range(2))
     assert first == second and len({first, second}) == 1
-    assert first != dataclasses.replace(first, order="any")
+    assert first != dataclasses.replace(first, options=Options(order="any"))
 
 
 def test_stages_do_the_same_one_by_one() -> None:
@@ -169,7 +170,7 @@ def test_the_search_finds_the_cheapest_walk(
     spec = [("x", "z") if "z" in axes and len(shape) == 2 else "x", *(a for a in ("y", "z") if a in axes)][: len(shape)]
     start = from_spec(shape, axes, spec)
     transform = transform_of(tuple(range(len(shape))), shape, None, False)
-    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), method, None if free else start)
+    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options(method), None if free else start)
     steps = search(problem)
     assert steps is not None and _price(start, steps) == pytest.approx(cheapest(problem), rel=1e-9)
 
@@ -184,7 +185,7 @@ def test_an_axis_of_one_device_is_not_searched_for(spec: tuple[Any, ...], free: 
         transform = transform_of((0, 1), start.shape, None, False)
         goal = None if free else start
         with mock.patch("meshfft.walks.search.offered", wraps=offered) as nodes:
-            steps = search(Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), "auto", goal))
+            steps = search(Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options(), goal))
         assert steps is not None
         found.append((_price(start, steps), nodes.call_count))
     (price, few), (same, many) = found
@@ -228,7 +229,7 @@ def test_the_search_prices_what_follows_in_every_layout() -> None:
     along a dimension that is not transformed."""
     start = from_spec((1, 64, 64), {"x": 2}, P(None, "x"))
     transform = transform_of((1, 2), (64, 64), None, False)
-    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), "transpose", ending=_Ending(0))
+    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options("transpose"), ending=_Ending(0))
     assert Walk(start, search(problem) or ()).end.parts == (2, 1, 1)
 
 
@@ -241,7 +242,7 @@ def test_the_search_finds_the_cheapest_walk_of_other_lengths(
     start, dims = from_spec(shape, {"x": 4, "y": 2, "z": 2}, spec), tuple(range(len(shape)))
     transform, real = transform_of(dims, s, None, False, kind), kind == "rfft"
     for goal in (None, natural_end(start, transform)):
-        problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), "auto", goal, real=real)
+        problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options(), goal, real=real)
         steps = search(problem)
         assert steps is not None and (len(shape) == 3 or any(isinstance(step, Bands) for step in steps))
         price = sum(map(Machine(CPU).price, Walk(start, steps, real=real).works(8, CPU)))

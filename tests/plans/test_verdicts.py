@@ -31,7 +31,7 @@ from reference import at_points, error, mesh, noise
 import meshfft as mf
 from meshfft import kept
 from meshfft.collectives.all_to_all import Came, Ports, Rows
-from meshfft.collectives.wire import Int16
+from meshfft.collectives.wires import Int16
 from meshfft.functions import calls
 from meshfft.kept import Trial, failing
 from meshfft.machine.chip import CHIPS

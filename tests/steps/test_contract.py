@@ -28,7 +28,7 @@ from meshfft.operators.matrices import Matrix, Roots
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Exchange, Problem, Step
 from meshfft.steps.base import names, shift
-from meshfft.steps.problem import Least
+from meshfft.steps.problem import Least, Options
 from meshfft.walks.search import METHODS, search
 
 SOURCE = Path(mf.__file__).parent
@@ -112,7 +112,7 @@ def test_the_search_takes_a_new_step_where_it_is_cheapest_only(monkeypatch: pyte
 def _kinds(shape: tuple[int, ...]) -> set[type[Step]]:
     start = from_spec(shape, {"x": 2}, P("x"))
     transform = transform_of((0, 1, 2), shape, None, False)
-    problem = Problem(start, transform, Machine(GENERIC), 8, (Dot("float32", 4),), "auto", start)
+    problem = Problem(start, transform, Machine(GENERIC), 8, (Dot("float32", 4),), Options(), start)
     return {type(step) for step in search(problem) or ()}
 
 

@@ -36,6 +36,7 @@ from meshfft.plans import execute
 from meshfft.plans.primitive import bind
 from meshfft.steps import AxisMove, Exchange, LocalFFT, Problem, SixStep
 from meshfft.steps.exchange import MOST_CHUNKS
+from meshfft.steps.problem import Options
 from meshfft.steps.shared_memory import sides
 from meshfft.walks import walk as walks
 from meshfft.walks.choice import find_walk
@@ -391,7 +392,7 @@ def test_no_exchange_of_many_chunks(spec: P) -> None:
     shape = (256,) * 3
     start = from_spec(shape, {"x": 4, "y": 8}, spec)
     transform = transform_of((0, 1, 2), shape, None, False)
-    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), "transpose", start)
+    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options("transpose"), start)
     steps = [step for step in offered(problem, start, problem.todo(frozenset())) if isinstance(step, Exchange)]
     found = [step.parts for step in steps if not step.packed]
     assert found and max(found) <= MOST_CHUNKS

@@ -25,6 +25,7 @@ from meshfft.operators.transform import transform_of
 from meshfft.plans.primitive import bind
 from meshfft.steps import InPlace, LocalFFT, Problem, shared_memory
 from meshfft.steps import problem as problems
+from meshfft.steps.problem import Options
 from meshfft.walks.walk import Walk
 
 pytestmark = pytest.mark.optimised
@@ -58,7 +59,7 @@ def _steps(name: str) -> list[InPlace]:
     """Every step that is offered at the start of a case."""
     shape, start = CASES[name][0], _start(name)
     transform = transform_of(tuple(range(len(shape))), shape, None, False)
-    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), "transpose", start)
+    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options("transpose"), start)
     return list(InPlace.offers(problem, start, problem.todo()))
 
 
@@ -100,7 +101,7 @@ def test_nothing_is_offered_where_chunks_would_differ(small_chunks: None) -> Non
     for shape, s in (((63, 64, 64), None), ((64, 64, 64), (64, 64, 60)), ((64, 61, 67), None)):
         start = from_spec(shape, {"x": 4, "y": 2}, P("x", "y"))
         transform = transform_of((0, 1, 2), s or shape, None, False)
-        problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), "transpose", None)
+        problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options("transpose"), None)
         offers = list(InPlace.offers(problem, start, problem.todo()))
         assert all(2 not in step.dims for step in offers) if s else not offers
 

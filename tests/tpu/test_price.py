@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from meshfft.collectives.wire import Int16, Int24
+from meshfft.collectives.wires import Int16, Int24
 from meshfft.inspect.hlo import KernelRuns, kernels, parse, priced
 from meshfft.machine.chip import CHIPS, TPUS, Chip
 from meshfft.tpu.lines.radices import dft, times

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshfft.collectives.wire import LEAST_ROOM, Bfloat16, Form, Int16, Int24, Tiled, form_of
+from meshfft.collectives.wires import LEAST_ROOM, Bfloat16, Form, Int16, Int24, Tiled, form_of
 from meshfft.tpu import wires as wire_kernels
 
 KINDS = {"int16": Int16, "int24": Int24}

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import typer
 
-from ..collectives.wire import WIRES
+from ..collectives.wires import WIRES
 from ..io.source import FORMATS, results
 from ..layout.layout import Spec
 from ..numerics.dtypes import PRECISIONS, is_wide

@@ -183,7 +183,7 @@ def record(asked: Asked, plan: Plan, kind: str) -> dict[str, object]:
     assert isinstance(points, Scattered)
     return {
         "transform": kind,
-        "method": plan.method,
+        "method": plan.options.method,
         "points": list(points.shape),
         "unit": asked.points_unit or "z",
         "origin": asked.origin,

@@ -24,7 +24,7 @@ from jax import Array, lax
 from ..layout.elements import cleared
 from ..layout.layout import Layout
 from ..numerics.split_complex import B, Planes, folded, unfolded
-from .wire import EXACT, Wire, carried
+from .wires import EXACT, Wire, carried
 
 UNFUSED = 8  # least chunks of a join that XLA does not fuse
 MOST_PARTS = 16  # most parts that are copied into the block one by one

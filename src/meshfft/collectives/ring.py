@@ -18,7 +18,7 @@ from jax import Array, lax
 from ..layout.placement import devices_along, varies_over, varying
 from ..numerics.chunks import Total
 from ..numerics.split_complex import Planes, like, split
-from .wire import EXACT, Coded, Wire, carried, form_of
+from .wires import EXACT, Coded, Wire, carried, form_of
 
 Shard = TypeVar("Shard")
 T = TypeVar("T")

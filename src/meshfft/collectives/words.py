@@ -2,7 +2,7 @@
 
     q = round(x 2^(b - e)),   x ~ q 2^(e - b),   |q| < 2^b
 
-Invariant: XLA (wire.py) and TPU kernels (tpu/wires.py) run the same functions, so their words have the same bits.
+Invariant: XLA (wires.py) and TPU kernels (tpu/wires.py) run the same functions, so their words have the same bits.
 """
 
 from collections.abc import Sequence

@@ -14,10 +14,11 @@ from ..layout.reading import is_hashable
 from ..numerics.dtypes import real_dtype
 from ..operators.transform import FOURIER, becomes, integer, integers, lengths_of, resolve, transform_of
 from ..plans.execute import check_donated
-from ..plans.options import How, Options, options_of
+from ..plans.options import How, options_of
 from ..plans.plan import Plan
 from ..plans.planning import plan_for
 from ..plans.request import Setting, parts, read
+from ..steps.problem import Options
 
 Ints = Sequence[int] | None
 

@@ -23,9 +23,10 @@ from ..operators.points import Points
 from ..operators.transform import Transform, integers, resolve_once
 from ..plans.execute import moved
 from ..plans.inverse_solve import Solution, System, solution
-from ..plans.options import DenseHow, PointsLike, RingHow, options_of, spelled, with_options
+from ..plans.options import DenseHow, PointsLike, RingHow, check_options, options_of, spelled, with_options
 from ..plans.planning import plan_for
 from ..plans.request import read
+from ..steps.problem import Options
 from .calls import Ints
 
 AnyPoints = PointsLike | Scattered
@@ -157,7 +158,7 @@ def ikdftn(
     ([1.0, 1.0, 1.0, 1.0], 1.43)
     """
     options, spec = options_of(how, DenseHow), how.get("spec")
-    options.check()
+    check_options(options)
     if isinstance(points, Scattered):
         limits = Limits.of(method, truncation, tol, iterations, tikhonov)
         if s is None:
@@ -173,8 +174,9 @@ def ikdftn(
             raise ValueError(f"axis {dim} has {n} samples and {one.size} points: give one for each")
     goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), start)
     forward = sampled(goal.shape, dims, chosen, norm, dtype)
-    where = (setting.mesh, setting.machine, dtype, options.dots(setting.dtype, setting.machine.chip.unit), options.ring)
-    system = System(goal, start, forward, chosen, "kdft", *where, tikhonov, truncation, method, tol, iterations)
+    where = (setting.mesh, setting.machine, dtype, options.dots(setting.dtype, setting.machine.chip.unit))
+    how_solved = Options("kdft", ring=options.ring)
+    system = System(goal, start, forward, chosen, how_solved, *where, tikhonov, truncation, method, tol, iterations)
     solved = solution(arrays, system)
     return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))
 

@@ -100,7 +100,7 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
 
 def compile_seconds(plan: Plan) -> tuple[float, float] | None:
     """Measured range of seconds of one core for compiling a plan for TPUs; None for other machines."""
-    return COMPILING[plan.method == "kdft"] if plan.machine.chip.planes else None
+    return COMPILING[plan.options.method == "kdft"] if plan.machine.chip.planes else None
 
 
 def report(compiled: jax.stages.Compiled, chip: Chip | None = None) -> ProgramReport:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from jax import Array
 
 from ..collectives.all_to_all import PLANES, Grid, Pieces, Ports
-from ..collectives.wire import Coded, Wire
+from ..collectives.wires import Coded, Wire
 from ..kept import Trial
 from ..machine.chip import Chip
 from ..machine.machine import Machine, Work

@@ -93,7 +93,7 @@ class ScatteredPlan(PointsPlan):
 
     def _with(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
         """A plan of other steps on the same machine."""
-        how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
+        how = (self.mesh, self.dtype, self.options, self.machine, self.dots)
         return Plan(walk, self.transform, *how, sources)
 
     @property

@@ -22,11 +22,12 @@ from ..numerics.dtypes import check_reached, real_dtype
 from ..operators.operands import DeviceTables
 from ..plans.execute import tried
 from ..plans.inverse_solve import Solution
-from ..plans.options import Definition, Options
+from ..plans.options import Definition, check_options
 from ..plans.plan import Plan
 from ..plans.planning import planned
 from ..plans.request import Request, Setting
 from ..steps.base import Step
+from ..steps.problem import Options
 from ..walks.choice import moves
 from ..walks.walk import Walk
 from .grid.balance import lend
@@ -219,7 +220,7 @@ def _planned(points: Scattered, setting: Setting, definition: Definition, option
 def _sum_plan(
     setting: Setting, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
 ) -> Plan:
-    options.check()
+    check_options(options)
     if options.wire != "exact":
         raise ValueError(f"wire is {options.wire!r}, and Scattered points send exactly: leave it out")
     spec = options.out_spec

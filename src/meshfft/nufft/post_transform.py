@@ -20,7 +20,7 @@ from ..numerics.dtypes import Dot
 from ..operators.transform import transform_of
 from ..steps import Halo
 from ..steps.base import Step
-from ..steps.problem import Ending, Problem
+from ..steps.problem import Ending, Options, Problem
 from ..walks.choice import find_walk
 from ..walks.walk import Walk
 from .grid.balance import GOAL
@@ -144,8 +144,8 @@ def _on_grid(
         return follows.setdefault(grid, post(problem, grid, one))
 
     least = tuple(max(math.ceil(one.sigma * n), 2 * one.width) for n in problem.modes)
-    how = (problem.machine, problem.dtype.itemsize, problem.dots, problem.method)
-    walk, grid = even_walk(problem.start, problem.dims, least, how, ending, problem.order, find_walk, instead)
+    how = (problem.machine, problem.dtype.itemsize, problem.dots, Options(problem.method, problem.order))
+    walk, grid = even_walk(problem.start, problem.dims, least, how, ending, find_walk, instead)
     if walk.steps[0] in instead:
         return dataclasses.replace(walk, scale=problem.scale), None
     if not _divided(walk, problem.dims):
@@ -164,10 +164,9 @@ def even_walk(
     start: Layout,
     dims: tuple[int, ...],
     least: Sequence[int],
-    how: tuple[Machine, int, tuple[Dot, ...], str],
+    how: tuple[Machine, int, tuple[Dot, ...], Options],
     ending: Callable[[tuple[int, ...]], Ending],
-    order: str,
-    find: Callable[[Problem, str], Walk],
+    find: Callable[[Problem], Walk],
     instead: tuple[Step, ...] = (),
 ) -> tuple[Walk, tuple[int, ...]]:
     """The cheapest FFT of some dimensions, padded from `least` to fast lengths that its last layout divides."""
@@ -175,7 +174,7 @@ def even_walk(
     for growth in (1, GROWTH, math.inf):
         sizes = tuple(fast_length(n, devices, growth) for n in least)
         transform = transform_of(dims, sizes, None, False, "fft")
-        walk = find(Problem(start, transform, *how, even=True, ending=ending(sizes), instead=instead), order)
+        walk = find(Problem(start, transform, *how, even=True, ending=ending(sizes), instead=instead))
         if walk.steps[0] in instead or _divided(walk, dims):
             break
     return walk, sizes

@@ -23,6 +23,7 @@ from ..numerics.dtypes import Dot, complex_dtype, dots_of, real_dtype
 from ..operators.operands import Source
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer
 from ..plans.request import Request, Setting
+from ..steps.problem import Options
 from ..walks.choice import ORDERS, recut
 from ..walks.walk import Walk
 from .points import Scattered, known_kind
@@ -78,7 +79,7 @@ class ScatteredProblem(NamedTuple):
 
     def parts(self, walk: Walk, sources: tuple[Source | None, ...]) -> tuple[Any, ...]:
         """The fields of a Plan of this problem."""
-        how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
+        how = (self.mesh, self.dtype, Options(self.method, self.order), self.machine, self.dots)
         return walk, Transform((), (), walk.scale), *how, sources
 
 

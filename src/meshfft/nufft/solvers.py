@@ -30,6 +30,7 @@ from ..operators.conjugate_gradients import advanced
 from ..operators.transform import Transform, transform_of
 from ..plans.execute import sound_walk
 from ..plans.plan import Plan
+from ..steps.problem import Options
 from ..steps.problem import Problem as Search
 from ..walks.walk import Walk
 from .penalties import Penalty
@@ -202,10 +203,11 @@ class NormalPlan:
 
 
 def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
-    start, how = plan.in_layout, (plan.machine, plan.dtype.itemsize, plan.dots, "auto")
-    walk, sizes = even_walk(start, dims, [2 * start.shape[d] for d in dims], how, lambda _: _nothing, "any", sound_walk)
+    start, options = plan.in_layout, Options(order="any")
+    how = (plan.machine, plan.dtype.itemsize, plan.dots, options)
+    walk, sizes = even_walk(start, dims, [2 * start.shape[d] for d in dims], how, lambda _: _nothing, sound_walk)
     transform = transform_of(dims, sizes, None, False, "fft")
-    return dataclasses.replace(plan, walk=walk, transform=transform, method="auto", order="any", sources=())
+    return dataclasses.replace(plan, walk=walk, transform=transform, options=options, sources=())
 
 
 def _nothing(layout: Layout) -> tuple[()]:

@@ -80,11 +80,11 @@ def tried(walk: Walk, machine: Machine, itemsize: int) -> Machine:
     return dataclasses.replace(machine, failed=(*machine.failed, *failed)) if failed else machine
 
 
-def sound_walk(problem: Problem, order: str = "natural") -> Walk:
+def sound_walk(problem: Problem) -> Walk:
     """`find_walk` of kernels that have passed their trials."""
-    walk = find_walk(problem, order)
+    walk = find_walk(problem)
     sound = tried(walk, problem.machine, problem.itemsize)
-    return walk if sound is problem.machine else sound_walk(dataclasses.replace(problem, machine=sound), order)
+    return walk if sound is problem.machine else sound_walk(dataclasses.replace(problem, machine=sound))
 
 
 @functools.lru_cache(maxsize=PROGRAMS)

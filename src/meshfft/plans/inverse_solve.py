@@ -26,7 +26,7 @@ from ..operators.inverses import Inverse, invert
 from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points
 from ..operators.transform import Transform
-from ..steps.problem import Problem
+from ..steps.problem import Options, Problem
 from .execute import applied, sound_walk
 from .iterative_solve import ATTAINABLE, solved_line
 from .request import formed
@@ -87,12 +87,11 @@ class System(NamedTuple):
     start: Layout
     forward: Transform
     points: tuple[Points | None, ...]
-    method: str
+    options: Options
     mesh: AnyMesh | None
     machine: Machine
     dtype: np.dtype
     dots: tuple[Dot, ...]
-    ring: str
     tikhonov: float | None = None
     truncation: float | None = None
     solver: str = "auto"
@@ -113,8 +112,8 @@ def solution(given: Arrays, system: System) -> Solution:
 
 
 def _missing(given: Arrays, x: Arrays, system: System) -> Arrays:
-    how = (system.machine, system.dtype.itemsize, system.dots, system.method)
-    there = sound_walk(Problem(system.goal, system.forward, *how, system.start, ring=system.ring))
+    how = (system.machine, system.dtype.itemsize, system.dots, system.options)
+    there = sound_walk(Problem(system.goal, system.forward, *how, system.start))
     found = applied(x, there, system.points, system.mesh, system.machine.chip, system.dtype)
     return tuple(a - b for a, b in zip(given, found, strict=True))
 
@@ -125,8 +124,8 @@ Answer = tuple[Arrays, tuple[Any, ...], tuple[str, ...], tuple[Any, ...]]
 def _by_inverses(given: Arrays, system: System) -> Answer:
     transform, inverses = _inverted(system)
     sources = tuple(None if inverse.method == CONJUGATE else inverse.matrix for inverse in inverses)
-    how = (system.machine, system.dtype.itemsize, system.dots, system.method)
-    back = sound_walk(Problem(system.start, transform, *how, system.goal, ring=system.ring))
+    how = (system.machine, system.dtype.itemsize, system.dots, system.options)
+    back = sound_walk(Problem(system.start, transform, *how, system.goal))
 
     def solved(y: Arrays) -> Arrays:
         return applied(y, back, sources, system.mesh, system.machine.chip, system.dtype)
@@ -158,7 +157,7 @@ def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) ->
         goal = layout.resize(dims[j], system.goal.shape[dims[j]])
         samples = system.points[j] or Points.uniform(layout.shape[dims[j]])
         limits = (system.tol or least_tol(system.dtype), system.iterations or ITERATIONS, _rounds(conditions[j], eps))
-        how = (system.machine, system.dtype, system.dots, system.ring)
+        how = (system.machine, system.dtype, system.dots, system.options)
         stored, counts[j], estimate = solved_line(stored, layout, goal, dims[j], samples, how, system.mesh, limits)
         layout, conditions[j] = goal, conditions[j] if estimate is None else estimate
     return (

@@ -28,7 +28,7 @@ from ..numerics.split_complex import Planes, scaled
 from ..operators.conjugate_gradients import about_the_circle, eigenvalues, embedding, growth, solved, traced_condition
 from ..operators.points import Points
 from ..operators.transform import Transform, transform_of
-from ..steps.problem import Problem
+from ..steps.problem import Options, Problem
 from ..walks.choice import find_walk, moves
 from ..walks.walk import Walk
 from .execute import furnish, sound_walk, walked
@@ -59,16 +59,16 @@ def solved_line(
     goal: Layout,
     dim: int,
     points: Points,
-    how: tuple[Machine, np.dtype, tuple[Dot, ...], str],
+    how: tuple[Machine, np.dtype, tuple[Dot, ...], Options],
     mesh: AnyMesh | None,
     limits: tuple[float, int, int],
     weight: float = 0.0,
 ) -> tuple[Planes, Array, Array | None]:
     """The stored unknowns in layout `goal`, the iterations, and for traced points the condition number."""
-    machine, dtype, dots, ring = how
+    machine, dtype, dots, options = how
     size, real, (rest, mean) = goal.shape[dim], real_dtype(dtype), about_the_circle(points)
     transform = Transform((dim,), (rest.matrix(size),), 1.0)
-    there = find_walk(Problem(goal, transform, machine, dtype.itemsize, dots, "kdft", start, ring=ring))
+    there = find_walk(Problem(goal, transform, machine, dtype.itemsize, dots, options._replace(method="kdft"), start))
     (there, v), (back, w) = (furnish(walk, (rest,), machine.chip.name, real) for walk in (there, there.adjoint()))
     place = _uncut(goal, dim, mesh) if rest.log_radius is None else goal
     find = functools.partial(moves, machine=machine, itemsize=dtype.itemsize, dots=dots)

@@ -1,4 +1,4 @@
-"""The arguments of a transform: `Definition` of it, and `Options` of its computation."""
+"""The arguments of a transform: `Definition` of it, and the `Options` that each function takes."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,10 @@ from jax.typing import DTypeLike
 
 from ..layout.layout import Layout, Spec
 from ..layout.padded_array import PlanePair
-from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
+from ..numerics.dtypes import Precision
 from ..operators.points import Points
 from ..operators.transform import Kind, check_known, check_once, integers, is_integer, lengths_of, natural_dtype
-from ..steps.problem import ENGINE_OPTIONS, RINGS
+from ..steps.problem import ENGINE_OPTIONS, RINGS, USUAL, Options
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
 from .request import Function, OnArrays, on_arrays
@@ -48,38 +48,6 @@ class Definition(NamedTuple):
     @property
     def in_dtype(self) -> np.dtype:
         return np.dtype(self.dtype or natural_dtype(self.kind))
-
-
-class Options(NamedTuple):
-    """The computation of a transform; `fftn` documents each field."""
-
-    method: str = "auto"
-    order: str = "natural"
-    precision: Precision = None
-    multiplications: int | None = None
-    ring: str = "auto"
-    engine: str = "auto"
-    wire: str = "exact"
-    out_spec: Spec | None = None
-    donate: bool = False  # for functions; plans take it as an argument of the call
-    precompute: bool = False  # for plans
-
-    def check(self) -> None:
-        """Raises ValueError for unknown names, and for a ring that the method does not have."""
-        check_known("method", self.method, METHODS)
-        check_known("order", self.order, ORDERS)
-        check_known("ring", self.ring, RINGS)
-        check_known("engine", self.engine, ENGINE_OPTIONS)
-        if self.ring != "auto" and self.method == "transpose":
-            raise ValueError(f"method 'transpose' has no ring to go {self.ring}: drop ring=, or use method='kdft'")
-        if self.precompute and self.method in ("transpose", "cooley-tukey"):
-            raise ValueError(f"method {self.method!r} has no rows to keep: drop precompute=, or use method='kdft'")
-
-    def dtype(self, given: np.dtype) -> np.dtype:
-        return complex_dtype(given, self.precision)
-
-    def dots(self, given: np.dtype, unit: str) -> tuple[Dot, ...]:
-        return dots_of(given, self.precision, self.multiplications, unit)
 
 
 class DenseHow(TypedDict, total=False):
@@ -126,15 +94,24 @@ class PlanHow(TypedDict, total=False):
     precompute: bool
 
 
-PLAIN = Options()
+def check_options(options: Options) -> None:
+    """Raises ValueError for unknown names, and for a ring that the method does not have."""
+    method, ring = options.method, options.ring
+    known = {"method": METHODS, "order": ORDERS, "ring": RINGS, "engine": ENGINE_OPTIONS}
+    for name, values in known.items():
+        check_known(name, getattr(options, name), values)
+    if ring != "auto" and method == "transpose":
+        raise ValueError(f"method 'transpose' has no ring to go {ring}: drop ring=, or use method='kdft'")
+    if options.precompute and method in ("transpose", "cooley-tukey"):
+        raise ValueError(f"method {method!r} has no rows to keep: drop precompute=, or use method='kdft'")
 
 
 def options_of(how: Mapping[str, Any], known: type) -> Options:
     """The options of a call without `spec`; TypeError for an option that the TypedDict `known` lacks."""
     if not how:
-        return PLAIN
+        return USUAL
     _check_named(how, known)
-    return PLAIN._replace(**{name: value for name, value in how.items() if name in Options._fields})
+    return USUAL._replace(**{name: value for name, value in how.items() if name in Options._fields})
 
 
 def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ..collectives.wire import EXACT, Wire
 from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once
 from ..layout.memory import check_blocks, room_of
 from ..layout.padded_array import AnyArray, AnyStored, Transformed, stored_of
@@ -20,6 +19,7 @@ from ..operators.operands import Source
 from ..operators.points import Points
 from ..operators.transform import Transform
 from ..steps.base import at_slot, slot_of
+from ..steps.problem import Options
 from ..walks.walk import Walk
 from .execute import applied, check_donated
 from .inverse_solve import Solution, System, solution
@@ -42,14 +42,11 @@ class Plan:
         mesh: the mesh it runs on, concrete or described; None for one device.
         dtype: the complex type it computes in; real arrays are of its planes'
             type.
-        method: the method asked for.
-        order: "natural" or "any".
+        options: method, order and the others, as asked for.
         machine: what priced the walks.
         dots: the ways to multiply that the precision allows.
         sources: by slot, what steps take besides the array: Points of a
             dimension, None where it is uniform, or tables.
-        wire: what all-to-alls and rings carry.
-        ring: the direction asked for, which `solve` takes too.
 
     >>> from jax.sharding import AbstractMesh
     >>> plan = mf.plan((256, 256), mesh=AbstractMesh((8,), ("x",)))
@@ -61,13 +58,10 @@ class Plan:
     transform: Transform
     mesh: AnyMesh | None
     dtype: np.dtype
-    method: str
-    order: str
+    options: Options
     machine: Machine
     dots: tuple[Dot, ...]
     sources: tuple[Source | None, ...] = ()
-    wire: Wire = EXACT
-    ring: str = "auto"
 
     @property
     def in_layout(self) -> Layout:
@@ -235,8 +229,9 @@ class Plan:
         given = (getattr(one, "source", one) for one in self.sources)  # of kept rows
         points = tuple(one if isinstance(one, Points) else None for one in given)
         points = points or (None,) * len(self.transform.dims)
-        what = (self.in_layout, self.out_layout, self.transform, points, self.method)
-        where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots, self.ring)
+        options = Options(self.options.method, ring=self.options.ring)
+        what = (self.in_layout, self.out_layout, self.transform, points, options)
+        where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
         return solution(arrays, System(*what, *where, *how))
 
     @method_on_arrays

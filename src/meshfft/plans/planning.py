@@ -2,13 +2,11 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Iterator, Sequence
 from typing import Unpack
 
 from jax.sharding import AbstractMesh, PartitionSpec
 
-from ..collectives.wire import wire_of
 from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
 from ..layout.memory import check_blocks, check_held, room_of
 from ..layout.reading import mesh_here
@@ -21,11 +19,11 @@ from ..operators.operands import entries, sampled
 from ..operators.transform import Transform, check_once, integers, is_integer, resolve, transform_of
 from ..steps import Margin
 from ..steps.kept_dense import KeptRows, kept_rows
-from ..steps.problem import Problem
+from ..steps.problem import Options, Problem
 from ..walks.choice import NOTHING, find_walk, goal_of, moves, natural_end
 from ..walks.walk import Walk
 from .execute import tried
-from .options import Definition, Options, PlanHow, Widths, records_of, spelled, widths_of
+from .options import Definition, PlanHow, Widths, check_options, records_of, spelled, widths_of
 from .plan import Plan
 from .request import Setting
 from .table import memory_words
@@ -35,7 +33,7 @@ STAYING = ("kdft", "cooley-tukey")  # methods that leave the cuts of dimensions 
 
 def plan_for(setting: Setting, transform: Transform, options: Options, evades: bool = True) -> Plan:
     """The cached plan of a transform of an array; `evades`: mesh axes that do not divide the result may move."""
-    options.check()
+    check_options(options)
     start, mesh, machine, sizes = setting.start, setting.mesh, setting.machine, axis_sizes(setting.mesh)
     dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip.unit)
     after, stays = natural_end(start, transform), options.method in STAYING and options.out_spec is not None
@@ -46,24 +44,16 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     may_move = evades and not mapped_axes(mesh) & start.mesh_axes  # shard_map has fixed the cuts
     goal = goal_of(start, transform, options.order, there, sizes) if may_move or there is not None else None
     even = may_move and start.even and goal is None and not (after.even and options.order == "natural")
-    wire, real = wire_of(options.wire, real_dtype(dtype)), transform.takes_real(setting.real)
-    within = options.precision if isinstance(options.precision, float) else math.inf
-    problem = Problem(
-        *(start, transform, *how, options.method, goal, even, real, options.ring, options.engine, wire),
-        within=within,
-        precompute=options.precompute,
-    )
-    walk = find_walk(problem, options.order)
+    problem = Problem(start, transform, *how, options.planned, goal, even, transform.takes_real(setting.real))
+    walk = find_walk(problem)
     if stays:  # the method leaves dimensions in place: exchanges follow
         last = goal_of(after, NOTHING, "natural", options.out_spec, sizes)
-        walk = _followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], wire=wire))
+        walk = _followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], options=problem.options))
     if (sound := tried(walk, machine, dtype.itemsize)) is not machine:
         return plan_for(dataclasses.replace(setting, machine=sound), transform, options, evades)
     mesh_here(mesh, walk.end)
-    check_reached(options.precision, walk.error(dtype.itemsize), ", or wire='exact'" * wire.lossy)
-    return _kept(
-        walk, transform, mesh, dtype, options.method, options.order, machine, dots, wire=wire, ring=options.ring
-    )
+    check_reached(options.precision, walk.error(dtype.itemsize), problem.wire.remedy)
+    return _kept(walk, transform, mesh, dtype, problem.options, machine, dots)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -101,8 +91,8 @@ def plan(
             at the tail (see `shard`).
         mesh, spec, out_spec: concrete or abstract; the array's, by default
             mesh axis i cuts dimension i; the result's.
-        s, axes, norm, method, order, engine, wire: as `fftn`; precision,
-            multiplications, ring: as `kdftn`.
+        s, axes, norm, method, ..., ring: as `fftn`; precision and
+            multiplications as `kdftn`.
         dtype: type of the input, by default complex64, and float32 for kinds
             that are for real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to

@@ -17,7 +17,6 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..collectives.wire import EXACT
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
 from ..layout.placement import Anchor, anchor, anchors, explicit_axes, needs_anchor, only, reshard, varies_over, varying
@@ -203,8 +202,8 @@ def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], at: int, job: Job) -> Array:
-    """The cotangent of an operand, summed over the devices that share its rows, by a walk with an exact wire."""
-    job = job._replace(walk=job.walk.wired(EXACT))
+    """The cotangent of an operand, summed over the devices that share its rows, by a walk that sends exactly."""
+    job = job._replace(walk=job.walk.wired())
     came = jax.typeof(values[at]).sharding.spec
     values, specs = _placed(values, job)
     rows = itertools.chain.from_iterable(axes if isinstance(axes, tuple) else (axes,) for axes in specs[at])

@@ -55,9 +55,7 @@ def plan_values(plan: Any) -> dict[str, object]:
         "dtype": plan.in_dtype.name,
         "out_dtype": plan.out_dtype.name,
         "mesh": axis_sizes(plan.mesh),
-        "method": plan.method,
-        "order": plan.order,
-        "wire": plan.wire.name,
+        **plan.options.asked,
         "precision": ", ".join(sorted({dot.tier for dot in _dots(plan)})) or plan.dots[0].tier,
         "in_layout": plan.in_layout.label(),
         "out_layout": plan.out_layout.label(frozenset(plan.transform.dims)),
@@ -191,8 +189,9 @@ def _choice(plan: Any) -> str:
         ", ".join(f"{d.tier} with {d.multiplications} products for a complex one" for d in sorted(_dots(plan)))
         or plan.dots[0].tier
     )
-    wire = f", {plan.wire.name} on the wire" * plan.wire.lossy
-    return f"method {plan.method}, {plan.order} order, {tier}{wire}, planned for {machine_words(plan.machine)}"
+    method, order, sent = plan.options.words
+    machine = f"planned for {machine_words(plan.machine)}"
+    return ", ".join(filter(None, (method, order, tier, sent, machine)))
 
 
 def _dots(plan: Any) -> set[Dot]:

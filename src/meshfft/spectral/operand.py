@@ -73,7 +73,7 @@ def walks_of(a: Plan, place: Place, used: tuple[int, ...], result: tuple[int, ..
     kind, s = ("rfft" if a.walk.real else "fft"), [n for _, n in harmonics(a)]
 
     def planned(shape: Sequence[int], spec: Spec, axes: tuple[int, ...], out_spec: Spec | None = None) -> Plan:
-        order = a.order if out_spec is None else "natural"
+        order = a.options.order if out_spec is None else "natural"
         how: PlanHow = {"s": s, "axes": axes, "kind": kind, "order": order, "out_spec": out_spec, "dtype": a.in_dtype}
         return plan(shape, mesh=a.mesh, spec=spec, **how)
 

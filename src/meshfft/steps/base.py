@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import numpy as np
 
 from ..collectives.all_to_all import Came, Grid, Pieces
-from ..collectives.wire import EXACT, Wire
+from ..collectives.wires import EXACT, Wire
 from ..kept import Trial
 from ..layout.layout import Layout, dim_name, resized
 from ..machine.chip import Chip
@@ -277,7 +277,7 @@ def reached(layout: Layout, steps: Iterable[Step]) -> tuple[Layout, ...]:
     return tuple(itertools.accumulate(steps, lambda at, step: step.after(at), initial=layout))
 
 
-def wired(step: Step, wire: Wire) -> Step:
+def wired(step: Step, wire: Wire = EXACT) -> Step:
     return step.sends.wired(wire) if step.sends else step
 
 

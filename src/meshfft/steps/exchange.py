@@ -23,7 +23,7 @@ from ..collectives.all_to_all import (
     join,
     split,
 )
-from ..collectives.wire import Wire
+from ..collectives.wires import Wire
 from ..layout.layout import Cut, Cuts, Layout, even_cuts, join_axes, nested, real_cuts
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
@@ -88,7 +88,7 @@ def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matr
     """Candidate targets. In a plain transpose, axes avoid dimensions still to be opened, so that each moves once."""
     others = [d for d in range(layout.ndim) if d != source]
     free = [d for d in others if d not in todo or layout.parts[d] == 1]
-    least = problem.goal is None and problem.method == "transpose" and not problem.machine.chip.cached
+    least = problem.goal is None and problem.options.method == "transpose" and not problem.machine.chip.cached
     return free or others if least else others
 
 
@@ -127,7 +127,7 @@ class Exchange(Wired, Chunked):
         """Single packed moves; with a shared memory or a switch, also several at once. With "kdft" axes move only if
         the result would not divide otherwise."""
         stays = problem.goal is not None and problem.goal.axes == problem.start.axes
-        if problem.method == "kdft" and (stays or not problem.even):
+        if problem.options.method == "kdft" and (stays or not problem.even):
             return
         switched = problem.machine.chip.switched
         if not (switched or problem.large(layout)):

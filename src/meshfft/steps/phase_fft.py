@@ -29,7 +29,7 @@ from jax.typing import DTypeLike
 
 from ..collectives.all_to_all import comb, is_comb
 from ..collectives.ring import one_shuffle
-from ..collectives.wire import EXACT
+from ..collectives.wires import EXACT
 from ..kernels import sliced
 from ..kernels.bluestein import chirp_spectrum, padded_length
 from ..kernels.engine import Engine, Lines, fft_error

@@ -9,7 +9,7 @@ import jax
 from jax import lax
 
 from ..collectives.all_to_all import Came, Pieces, Ports, Rows, assembled, exchange_shares, taken
-from ..collectives.wire import Coded, Tiled, Wire, form_of
+from ..collectives.wires import Coded, Tiled, Wire, form_of
 from ..kept import Trial
 from ..kernels.engine import Lines, Sender
 from ..layout.layout import Layout

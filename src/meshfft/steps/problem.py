@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..collectives.wire import EXACT, Wire
+import numpy as np
+
+from ..collectives.wires import Wire, wire_of
 from ..kernels.engine import Site
-from ..layout.layout import Layout, hashed_once
+from ..layout.layout import Layout, Spec, hashed_once
 from ..machine.machine import Machine, Work
-from ..numerics.dtypes import Dot
+from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
 from ..operators.matrices import Matrix
 from ..operators.transform import Transform
 
@@ -19,6 +21,50 @@ RINGS = ("auto", "one-way", "two-way")  # modes of a ring
 ENGINE_OPTIONS = ("auto", "xla")  # of local FFTs: the cheapest, or only XLA's
 LARGE_BYTES = 2**18  # least bytes of a block that is processed in cached chunks; a smaller one fits anyway
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout
+
+
+class Options(NamedTuple):
+    """The computation of a transform; `fftn` documents each field."""
+
+    method: str = "auto"  # a key of METHODS
+    order: str = "natural"  # one of ORDERS
+    precision: Precision = None
+    multiplications: int | None = None
+    ring: str = "auto"  # one of RINGS
+    engine: str = "auto"  # one of ENGINE_OPTIONS
+    wire: str = "exact"  # one of WIRES
+    out_spec: Spec | None = None
+    donate: bool = False  # for functions; plans take it as an argument of the call
+    precompute: bool = False  # for plans: dense products keep the rows of their matrices
+
+    def dtype(self, given: np.dtype) -> np.dtype:
+        return complex_dtype(given, self.precision)
+
+    def dots(self, given: np.dtype, unit: str) -> tuple[Dot, ...]:
+        return dots_of(given, self.precision, self.multiplications, unit)
+
+    @property
+    def within(self) -> float:
+        """The relative L2 error asked for."""
+        return self.precision if isinstance(self.precision, float) else math.inf
+
+    @property
+    def planned(self) -> "Options":
+        """What a walk depends on, and can be hashed."""
+        return self._replace(out_spec=None, donate=False)
+
+    @property
+    def asked(self) -> dict[str, object]:
+        """The choices that a table of a plan repeats."""
+        return {"method": self.method, "order": self.order, "wire": self.wire}
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """Method, order, and the wire if it is lossy."""
+        return f"method {self.method}", f"{self.order} order", f"{self.wire} on the wire" * (self.wire != "exact")
+
+
+USUAL = Options()
 
 
 @hashed_once
@@ -29,17 +75,17 @@ class Problem:
     machine: Machine  # prices steps
     itemsize: int  # bytes of a complex number; a real one has half
     dots: tuple[Dot, ...]  # products that meet the precision
-    method: str = "auto"  # a key of METHODS
+    options: Options = USUAL
     goal: Layout | None = None  # None accepts any layout with padding only at the tail
     even: bool = False  # accept only a final layout without padding
     real: bool = False  # the input is real
-    ring: str = "auto"  # one of RINGS
-    engine: str = "auto"  # one of ENGINE_OPTIONS
-    wire: Wire = EXACT  # encoding of messages
     ending: Ending | None = None  # steps after the transform, by final layout
     instead: tuple[Any, ...] = ()  # steps that do all of it, transform and ending, at once
-    within: float = math.inf  # relative L2 error asked for
-    precompute: bool = False  # dense products keep the rows of their matrices
+
+    @functools.cached_property
+    def wire(self) -> Wire:
+        """The encoding of messages."""
+        return wire_of(self.options.wire, np.dtype(f"f{self.itemsize // 2}"))
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
         return self.itemsize // (2 if self.real_at(todo) else 1)
@@ -73,13 +119,14 @@ class Problem:
 
     def site(self, layout: Layout) -> Site:
         large, alone = self.large(layout), math.prod(layout.parts) == 1
-        return Site(self.machine, self.itemsize, self.dots, large, alone, self.engine == "xla")
+        return Site(self.machine, self.itemsize, self.dots, large, alone, self.options.engine == "xla")
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
         """Values of `two_way` to try: as requested, or as the machine sends best. `pairs`: with a shared memory, a step
         is faster on two blocks at once."""
-        if self.ring != "auto" or parts == 1 or self.machine.chip.cached:
-            return (parts > 1 and (self.ring == "two-way" or (self.ring == "auto" and pairs)),)
+        ring = self.options.ring
+        if ring != "auto" or parts == 1 or self.machine.chip.cached:
+            return (parts > 1 and (ring == "two-way" or (ring == "auto" and pairs)),)
         return (False, True) if parts > 2 and self.machine.network is not None else (False,)
 
     @functools.cached_property

@@ -57,7 +57,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RingDense"]:
         cached, real = problem.machine.chip.cached, problem.real_at(todo)
         for dim, matrix in ready(todo).items():
-            if cls.keeps != (problem.precompute and _can_keep(matrix)):
+            if cls.keeps != (problem.options.precompute and _can_keep(matrix)):
                 continue
             slot = problem.transform.dims.index(dim) if cls.keeps or matrix.row_axis is not None else None
             cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]

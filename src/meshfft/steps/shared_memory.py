@@ -138,7 +138,7 @@ class InPlace(InChunks):
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
         """Transforms all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
-        if problem.sliced or not (problem.large(layout) and layout.even and problem.engine == "auto"):
+        if problem.sliced or not (problem.large(layout) and layout.even and problem.options.engine == "auto"):
             return
         roots = {d: m for d, m in ready(todo).items() if isinstance(m, Roots) and m.has_fft}
         roots = {d: m for d, m in roots.items() if m.length == m.rows == m.columns == layout.shape[d]}

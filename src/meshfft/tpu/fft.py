@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..collectives.all_to_all import PLANES, Grid, Pieces, Ports
-from ..collectives.wire import SUBLANES, Coded, Wire
+from ..collectives.wires import SUBLANES, Coded, Wire
 from ..kept import Trial
 from ..kernels.bluestein import fft_tables, padded_length
 from ..kernels.engine import Engine, Lines, Offer, RealEngine, Sender, Site, fft_error, flops_of

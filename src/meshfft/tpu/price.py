@@ -16,7 +16,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..collectives.wire import RUN
+from ..collectives.wires import RUN
 from ..machine.chip import Chip
 from .lines.blocks import rounded
 from .lines.radices import LANES

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from ..collectives.all_to_all import PLANES, Pieces, Ports, Rows
-from ..collectives.wire import Coded, Tiled, Wire, form_of
+from ..collectives.wires import Coded, Tiled, Wire, form_of
 from ..kernels.engine import fft_error
 from ..nufft.grid import gridding as points
 from ..nufft.grid.form import Form, Slots

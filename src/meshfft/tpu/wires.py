@@ -2,7 +2,7 @@
 
     planes, tile by tile -> the largest of each run -> integers -> words      (and back)
 
-A grid step takes some shares, one group of runs (wire.Tiled) and some rows. The numbers of a run or a word have the
+A grid step takes some shares, one group of runs (Tiled) and some rows. The numbers of a run or a word have the
 same place in several tiles, so that all operations are elementwise.
 """
 
@@ -18,7 +18,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ..collectives import words
-from ..collectives.wire import KERNELS, LANES, LEAST_ROOM, SUBLANES, Tiled
+from ..collectives.wires import KERNELS, LANES, LEAST_ROOM, SUBLANES, Tiled
 from ..numerics.split_complex import Planes
 from .lines.blocks import call
 from .lines.memory import Index, Indices, Ref, Span

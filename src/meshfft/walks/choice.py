@@ -9,7 +9,6 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec, resized
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
@@ -19,6 +18,7 @@ from ..operators.transform import Transform
 from ..operators.trig import Trig
 from ..steps import Bands, Problem
 from ..steps.phase_fft import line_length
+from ..steps.problem import USUAL, Options
 from ..steps.rows import Band
 from .search import search
 from .walk import Walk, fused
@@ -28,38 +28,38 @@ NOTHING = Transform((), (), 1.0)
 
 
 @functools.lru_cache(maxsize=1024)
-def find_walk(problem: Problem, order: str = "natural") -> Walk:
+def find_walk(problem: Problem) -> Walk:
     """The cheapest walk within the problem's error; method "auto" takes FFTs alone if the cheapest exceeds it.
 
     If the problem is `even`, the result is even if any walk's is. Without a goal the result is cut like the input, or
     in any way if the order is "any". An ending is priced with the walk. Raises ValueError if the method has no walk.
     """
-    walk = _cheapest(problem, order)
-    if problem.method == "auto" and walk.error(problem.itemsize) > problem.within:
+    walk, options = _cheapest(problem), problem.options
+    if options.method == "auto" and walk.error(problem.itemsize) > options.within:
         for method in ("transpose", "cooley-tukey"):
             with contextlib.suppress(ValueError):
-                other = _cheapest(dataclasses.replace(problem, method=method), order)
-                if other.error(problem.itemsize) <= problem.within:
+                other = _cheapest(dataclasses.replace(problem, options=options._replace(method=method)))
+                if other.error(problem.itemsize) <= options.within:
                     return other
     return walk
 
 
-def _cheapest(problem: Problem, order: str) -> Walk:
+def _cheapest(problem: Problem) -> Walk:
     start, transform, machine, itemsize = problem.start, problem.transform, problem.machine, problem.itemsize
     natural, even = problem.goal or natural_end(start, transform), problem.even and problem.goal is None
     evades = even and not natural.even and problem.ending is None
     goals: list[Layout | None]
-    if order == "any":
+    if problem.options.order == "any":
         goals = [None] if evades or problem.ending is not None else [natural, None]
     else:
         goals = [*_evasive(natural)] or [None] if evades else [natural]
     problems = [dataclasses.replace(problem, goal=goal, even=even) for goal in goals]
     paths = [steps for one in problems if (steps := search(one)) is not None]
     if not paths and even:  # no result is even: it is padded and cut like the input
-        return _cheapest(dataclasses.replace(problem, even=False, ending=None), order)
+        return _cheapest(dataclasses.replace(problem, even=False, ending=None))
     if not paths:
         raise ValueError(_no_walk(problems[-1]))
-    paths = [(*_unread(start, transform, problem.wire), *steps) for steps in paths]
+    paths = [(*_unread(problem), *steps) for steps in paths]
     real, planes = problem.real, machine.chip.planes
     walks = [Walk(start, fused(start, steps, itemsize), transform.scale, planes, real) for steps in paths]
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
@@ -72,15 +72,17 @@ def moves(
     itemsize: int,
     dots: tuple[Dot, ...],
     real: bool = False,
-    wire: Wire = EXACT,
+    options: Options = USUAL,
 ) -> Walk:
-    return find_walk(Problem(start, NOTHING, machine, itemsize, dots, goal=goal, real=real, wire=wire))
+    how = options._replace(method="auto", order="natural")
+    return find_walk(Problem(start, NOTHING, machine, itemsize, dots, how, goal, real=real))
 
 
-def _unread(start: Layout, transform: Transform, wire: Wire) -> Iterator[Bands]:
-    """Steps that clear rows a matrix does not read, so that they do not affect the scales of a lossy wire."""
+def _unread(problem: Problem) -> Iterator[Bands]:
+    """Steps that clear rows a matrix does not read, so that they do not affect the scales of lossy messages."""
+    start, transform = problem.start, problem.transform
     for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
-        if wire.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:
+        if problem.wire.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:
             yield Bands(dim, start.shape[dim], start.cuts[dim], (Band(0, 0, matrix.columns),))
 
 
@@ -158,7 +160,8 @@ def _cut_by(layout: Layout, dim: int, cuts: Sequence[Cut]) -> Layout:
 
 
 def _no_walk(problem: Problem) -> str:
-    start, method, fft = problem.start, problem.method, problem.method == "cooley-tukey"
+    start, method = problem.start, problem.options.method
+    fft = method == "cooley-tukey"
     for dim, matrix in problem.todo().items():
         if method in ("transpose", "cooley-tukey") and not matrix.has_fft:
             return f"the points of dimension {dim} need dense products: use method='auto' or 'kdft', not {method!r}"

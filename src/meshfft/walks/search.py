@@ -132,7 +132,7 @@ def _renamed(node: Node) -> object:
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
     """Steps from a layout; after padding or cropping a dimension, only the steps that needed it."""
     waiting = {dim: matrix for dim, matrix in todo.items() if layout.shape[dim] != problem.start.shape[dim]}
-    for kind in METHODS[problem.method]:
+    for kind in METHODS[problem.options.method]:
         if not waiting or kind in WHOLE:
             yield from (wired(step, problem.wire) for step in kind.offers(problem, layout, waiting or todo))
         if not waiting and kind in WHOLE:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import jax
 
 from ..collectives.all_to_all import Pieces, count, halfway, joined
-from ..collectives.wire import Wire
+from ..collectives.wires import EXACT, Wire
 from ..kept import Trial
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import GENERIC, Chip, CompilerOptions
@@ -121,9 +121,9 @@ class Walk:
 
             error = max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + condition (prod (1 + lost_i) - 1)
 
-        `scaled` is the rounding of a factor that is no power of two and of its products. Wire losses are bounds
-        (collectives.wire), so they add up. Steps that keep norms up to a factor keep a relative error. Others multiply
-        it by at most `condition`, the ratio of their extreme singular values: sqrt(2) for half spectra, and for cosine
+        `scaled` is the rounding of a factor that is no power of two and of its products. Losses of messages are
+        bounds, so they add up. Steps that keep norms up to a factor keep a relative error. Others multiply it by at
+        most `condition`, the ratio of their extreme singular values: sqrt(2) for half spectra, and for cosine
         transforms set by their ends. For cropped results and arbitrary points it is unknown and taken as 1. Imaginary
         parts that a real result drops are not counted.
         """
@@ -138,8 +138,8 @@ class Walk:
             every += own
         return tuple(dict.fromkeys(every))
 
-    def wired(self, wire: Wire) -> "Walk":
-        return dataclasses.replace(self, steps=tuple(wired(step, wire) for step in self.steps))
+    def wired(self, by: Wire = EXACT) -> "Walk":
+        return dataclasses.replace(self, steps=tuple(wired(step, by) for step in self.steps))
 
     def apply(self, block: Block, *operands: object) -> Block:
         """Applies the steps to one device's block; `operands` are indexed by slot."""

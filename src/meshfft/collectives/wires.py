@@ -48,6 +48,7 @@ class Wire:
     name: ClassVar[str] = "exact"
     lossy: ClassVar[bool] = False
     error: ClassVar[float] = 0.0  # bound on the relative L2 error of one passage
+    remedy: ClassVar[str] = ""  # for a caller who needs a smaller one
     real: int = 4  # bytes of a real number in the block
     room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without kernels
 
@@ -63,7 +64,7 @@ class Wire:
 class Coded(Wire):
     """Sends 32-bit words: every `group` numbers in `group_words`."""
 
-    lossy = True
+    lossy, remedy = True, ", or wire='exact'"
     bits: ClassVar[int] = 15  # of a number, without its sign
     group: ClassVar[int] = 2  # numbers that `pack` makes `group_words` words of, and `unpack` undoes
     group_words: ClassVar[int] = 1
