@@ -150,9 +150,9 @@ def _compiled(plan: Plan, topology: str) -> dict[str, Any]:
 def _print_others(best: Plan, others: Sequence[Plan]) -> None:
     say("\nRunners-up, modelled:")
     rows = []
-    for one in others:
+    for method, one in [(one.options.method, one) for one in others]:
         mesh = ", ".join(f"{name}={size}" for name, size in axis_sizes(one.mesh).items())
-        rows.append([mesh, one.method, _rounded(one.seconds or 0.0), _rounded(one.peak_bytes / 1e9), _why(best, one)])
+        rows.append([mesh, method, _rounded(one.seconds or 0.0), _rounded(one.peak_bytes / 1e9), _why(best, one)])
     print_columns(["mesh", "method", "seconds", "peak GB", "because"], rows)
 
 

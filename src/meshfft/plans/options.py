@@ -62,15 +62,21 @@ class RingHow(DenseHow, total=False):
     wire: str
 
 
-class How(TypedDict, total=False):
+class SpectrumHow(TypedDict, total=False):
     method: str
-    order: str
     spec: Spec | None
-    out_spec: Spec | None
     precision: Precision
     ring: str
     engine: str
     wire: str
+
+
+class FieldHow(SpectrumHow, total=False):
+    out_spec: Spec | None
+
+
+class How(FieldHow, total=False):
+    order: str
     donate: bool
 
 

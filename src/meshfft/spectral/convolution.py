@@ -9,7 +9,7 @@ moves the first sample of the result to the front, so no data moves for it.
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,10 @@ from ..layout.padded_array import AnyArray, AnyStored, Transformed, mapped
 from ..numerics.dtypes import promoted
 from ..numerics.phases import host_roots
 from ..operators.transform import resolve_once
+from ..plans.options import FieldHow, options_of, spelled
 from ..plans.plan import Plan
 from ..plans.request import on_two_arrays, read, received
-from .fields import PROGRAMS, Where, check_all_mapped, field, harmonics, in_one, joined, returned, seen
+from .fields import PROGRAMS, check_all_mapped, field, harmonics, in_one, joined, returned, seen
 from .operand import Walks, place_of, spectrum, spread, walks_of
 
 MODES = ("wrap", "same", "causal", "full", "valid")
@@ -40,8 +41,9 @@ class Extent(NamedTuple):
 
 
 @on_two_arrays
+@spelled
 def convolve(
-    a: AnyArray, b: AnyArray, *, axes: Ints = None, spec: Where = None, out_spec: Where = None, mode: str = "wrap"
+    a: AnyArray, b: AnyArray, *, axes: Ints = None, mode: str = "wrap", **how: Unpack[FieldHow]
 ) -> Transformed:
     """The convolution of two sharded arrays, periodic or linear.
 
@@ -63,8 +65,9 @@ def convolve(
             the dimensions that both have. Inside a `shard_map` with `spec=` it
             is a block as a is, or the whole array.
         axes: the dimensions to convolve along; None means all.
-        spec, out_spec: as `fftn`; spec of a, and of b if it is cut.
         mode: "wrap", "causal", "full", "same" or "valid".
+        method, ..., out_spec: as `multiply_spectrum`; spec of a, and of b if
+            it is cut.
 
     Returns:
         The convolution, sharded as a; real if both are. "full" and "valid"
@@ -85,12 +88,13 @@ def convolve(
     >>> mf.convolve(x, jnp.array([1.0, 1.0]), mode="causal").round(4).tolist()
     [1.0, 3.0, 5.0, 7.0]
     """
-    return _called(a, b, axes, spec, out_spec, mode, conj=False)
+    return _called(a, b, axes, mode, how, conj=False)
 
 
 @on_two_arrays
+@spelled
 def correlate(
-    a: AnyArray, b: AnyArray, *, axes: Ints = None, spec: Where = None, out_spec: Where = None, mode: str = "wrap"
+    a: AnyArray, b: AnyArray, *, axes: Ints = None, mode: str = "wrap", **how: Unpack[FieldHow]
 ) -> Transformed:
     """The correlation of two sharded arrays, periodic or linear.
 
@@ -105,10 +109,11 @@ def correlate(
     >>> mf.correlate(x, jnp.array([1.0, 1.0])).round(4).tolist()
     [3.0, 5.0, 7.0, 5.0]
     """
-    return _called(a, b, axes, spec, out_spec, mode, conj=True)
+    return _called(a, b, axes, mode, how, conj=True)
 
 
-def _called(a: AnyArray, b: AnyArray, axes: Ints, spec: Where, out_spec: Where, mode: str, conj: bool) -> Transformed:
+def _called(a: AnyArray, b: AnyArray, axes: Ints, mode: str, how: FieldHow, conj: bool) -> Transformed:
+    options, spec = options_of(how, FieldHow), how.get("spec")
     known = MODES[:2] if conj else MODES
     if mode not in known:
         raise ValueError(f"mode {mode!r} is unknown: use {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
@@ -122,13 +127,13 @@ def _called(a: AnyArray, b: AnyArray, axes: Ints, spec: Where, out_spec: Where, 
         dtype = promoted(first.dtype, second.dtype)
     lacking = start.ndim - len(shape)
     extents = {d: _extent(mode, d, n, shape[d - lacking], start.parts[d]) for d, n in zip(dims, lengths, strict=True)}
-    array, plan = field(first.astype(dtype), dims, spec, s=[extents[d].points for d in dims])
+    array, plan = field(first.astype(dtype), dims, options, spec, s=[extents[d].points for d in dims])
     used = tuple(extents[d].used if d in extents else start.shape[d] for d in place.kept)
     size = tuple(extents[d].size if d in extents else n for d, n in enumerate(start.shape))
     walks = walks_of(plan, place, used, size)
     firsts = [extents[d].first - (extents[d].used - 1 if conj and mode != "wrap" else 0) for d in dims]
     values = (array, spread(second, walks).astype(dtype), _shifts(walks.a, firsts))
-    return returned(in_one(_product(walks, conj), walks.a, *values), a, out_spec, spec)
+    return returned(in_one(_product(walks, conj), walks.a, *values), a, options, spec)
 
 
 def _extent(mode: str, dim: int, n: int, m: int, parts: int) -> Extent:

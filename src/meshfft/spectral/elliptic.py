@@ -13,6 +13,7 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
+from typing import Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,8 +25,10 @@ from ..layout.padded_array import AnyArray, AnyStored, Transformed
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import check_known, reals, resolve_once
+from ..plans.options import FieldHow, options_of, with_options
 from ..plans.plan import Plan
-from ..plans.request import on_arrays, read
+from ..plans.request import read
+from ..steps.problem import Options
 from .fields import Lengths, Where, along, back, field, harmonics, in_one, periods, returned
 
 WALLS = {"dirichlet": "dst-2", "neumann": "dct-2"}
@@ -33,15 +36,14 @@ BOUNDARIES = ("periodic", *WALLS, "open")
 Lines = tuple[Array | np.ndarray, ...]
 
 
-@on_arrays
+@with_options
 def poisson(
     f: AnyArray,
     lengths: Lengths = None,
     *,
     axes: Ints = None,
     boundary: str | Sequence[str] = "periodic",
-    spec: Where = None,
-    out_spec: Where = None,
+    **how: Unpack[FieldHow],
 ) -> Transformed:
     """The solution u of Poisson's equation, laplacian u = f, in a periodic box,
     between walls, or in open space.
@@ -63,7 +65,7 @@ def poisson(
             for each axis; samples are then at (n + 1/2) length / N, half a
             cell from the walls. "open": three axes without a boundary, and u
             falls off as 1 / r; f is 0 near the edge.
-        spec, out_spec: as `fftn`.
+        method, ..., out_spec: as `multiply_spectrum`.
 
     Returns:
         The solution, sharded as the array came; real if it is real. It is
@@ -81,10 +83,10 @@ def poisson(
     >>> mf.poisson(x, (6.283185307179586,)).round(4).tolist()
     [-1.0, 0.0, 1.0, 0.0]
     """
-    return _solution(f, 0.0, lengths, axes, boundary, spec, out_spec)
+    return _solution(f, 0.0, lengths, axes, boundary, how)
 
 
-@on_arrays
+@with_options
 def helmholtz(
     f: AnyArray,
     k2: float,
@@ -92,8 +94,7 @@ def helmholtz(
     *,
     axes: Ints = None,
     boundary: str | Sequence[str] = "periodic",
-    spec: Where = None,
-    out_spec: Where = None,
+    **how: Unpack[FieldHow],
 ) -> Transformed:
     """The solution u of Helmholtz' equation, laplacian u + k2 u = f.
 
@@ -101,8 +102,8 @@ def helmholtz(
 
     Args:
         k2: a real number; below 0 the equation is the screened one of Poisson.
-        f, lengths, axes, boundary, spec, out_spec: as `poisson`, but not
-            "open".
+        f, lengths, axes, boundary, method, ..., out_spec: as `poisson`, but
+            not "open".
 
     Returns, raises and costs as `poisson`. Waves with |k|^2 = k2 resonate: of
     them f has none, or the equation no solution; they are left out.
@@ -115,7 +116,7 @@ def helmholtz(
     if given is None or not math.isfinite(given[0]):
         error = TypeError if given is None else ValueError
         raise error(f"k2 is {k2!r}: give a real number, finite and known before tracing")
-    return _solution(f, given[0], lengths, axes, boundary, spec, out_spec)
+    return _solution(f, given[0], lengths, axes, boundary, how)
 
 
 def _solution(
@@ -124,24 +125,26 @@ def _solution(
     lengths: Lengths,
     axes: Ints,
     boundary: str | Sequence[str],
-    spec: Where,
-    out_spec: Where,
+    how: FieldHow,
 ) -> Transformed:
+    options, spec = options_of(how, FieldHow), how.get("spec")
     shape = read(f, spec).shape
     dims, _ = resolve_once(shape, None, axes)
     kinds = _boundaries(boundary, len(dims))
     if "open" in kinds:
-        return _in_open_space(f, k2, lengths, dims, shape, kinds, spec, out_spec)
+        return _in_open_space(f, k2, lengths, dims, shape, kinds, options, spec)
     order = sorted(range(len(dims)), key=lambda j: kinds[j] == "periodic")  # a halved axis is the last
     walls = [WALLS[kinds[j]] for j in order if kinds[j] in WALLS]
     if lengths is not None and (given := reals(lengths)) is not None:
         lengths = tuple(given[j] for j in order) if len(given) == len(dims) else given
-    array, plan = field(f, None if axes is None and not walls else tuple(dims[j] for j in order), spec, walls=walls)
+    array, plan = field(
+        f, None if axes is None and not walls else tuple(dims[j] for j in order), options, spec, walls=walls
+    )
     box = periods(plan, lengths)
     real = real_dtype(plan.dtype)
     unit = max(box) / (2 * np.pi)
     scales = real.type(unit), real.type(k2 * unit**2)
-    return returned(in_one(_solved, plan, array, squares(plan, box), *scales), f, out_spec, spec)
+    return returned(in_one(_solved, plan, array, squares(plan, box), *scales), f, options, spec)
 
 
 def _boundaries(boundary: str | Sequence[str], many: int) -> tuple[str, ...]:
@@ -160,8 +163,8 @@ def _in_open_space(
     dims: tuple[int, ...],
     shape: tuple[int, ...],
     kinds: tuple[str, ...],
+    options: Options,
     spec: Where,
-    out_spec: Where,
 ) -> Transformed:
     if k2 or len(dims) != 3 or set(kinds) != {"open"}:
         what = f"{len(dims)} axes with the boundaries {kinds}" if not k2 else f"k2 = {k2}"
@@ -171,12 +174,12 @@ def _in_open_space(
         raise ValueError(f"lengths is {lengths!r}: give three positive numbers, the edges of the box")
     diagonal = math.hypot(*box)
     s = [next_fast_len(math.ceil(shape[d] * (1 + diagonal / n)), True) for d, n in zip(dims, box, strict=True)]
-    array, plan = field(f, dims, spec, s=s)
+    array, plan = field(f, dims, options, spec, s=s)
     around = tuple(length * n / shape[d] for d, n, length in zip(dims, s, box, strict=True))
     real = real_dtype(plan.dtype)
     unit = max(around) / (2 * np.pi)
     scales = real.type(unit), real.type(diagonal / unit)
-    return returned(in_one(_convolved, plan, array, squares(plan, around), *scales), f, out_spec, spec)
+    return returned(in_one(_convolved, plan, array, squares(plan, around), *scales), f, options, spec)
 
 
 def squares(plan: Plan, lengths: Sequence[float]) -> Lines:

@@ -31,13 +31,14 @@ from ..machine.chip import CompilerOptions
 from ..numerics.dtypes import complex_dtype, real_dtype
 from ..numerics.split_complex import join
 from ..operators.matrices import HalfRoots, Roots
-from ..operators.transform import integers, reals
+from ..operators.transform import integers, lengths_of, reals
 from ..operators.trig import Trig
 from ..plans.execute import moved
-from ..plans.options import PlanHow
+from ..plans.options import Definition
 from ..plans.plan import Plan
-from ..plans.planning import plan
-from ..plans.request import is_planes, read
+from ..plans.planning import laid_out, planned
+from ..plans.request import Setting, is_planes, read
+from ..steps.problem import Options
 
 PROGRAMS = 64  # programs kept, each for one kind of work and set of options
 T = TypeVar("T")
@@ -173,6 +174,7 @@ def grids(plan: Plan, lengths: Lengths, odd: bool = False) -> tuple[Array, ...]:
 def field(
     x: AnyArray,
     axes: Ints,
+    options: Options,
     spec: Where,
     *,
     s: Ints = None,
@@ -197,8 +199,9 @@ def field(
     kind = (*walls, *["fft"] * (len(axes) - len(walls) - 1), last)[: len(axes)] if walls and axes else last
     # If only some mesh axes are mapped, these cut first, which not every layout allows.
     order = "natural" if mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh)) else "any"
-    how: PlanHow = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": order, "dtype": array.dtype}
-    return array, plan(start.shape, mesh=mesh, spec=start.spec, **how)
+    setting = Setting(laid_out(start.shape, mesh, start.spec), mesh, setting.machine, array.dtype)
+    definition = Definition(lengths_of(s), axes, norm=norm, kind=kind)
+    return array, planned(None, setting, definition, options._replace(order=order).planned)
 
 
 def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
@@ -244,9 +247,9 @@ def back(plan: Plan, function: Callable[..., Array], *spectra: AnyStored) -> Any
     return plan.inverse(mapped(function, *spectra))
 
 
-def returned(y: AnyStored, x: AnyArray, out_spec: Where, spec: Where) -> Transformed:
+def returned(y: AnyStored, x: AnyArray, options: Options, spec: Where) -> Transformed:
     """A result in the form of an argument, split if that was, and sharded as `out_spec`."""
-    return moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, out_spec, spec)
+    return moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, options.out_spec, spec)
 
 
 def in_one(work: Callable[..., T], plan: Plan, *values: object, beside: int = 0) -> T:

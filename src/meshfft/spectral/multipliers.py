@@ -7,7 +7,7 @@ Invariant: factors are made for the spectrum as stored, so nothing is sent betwe
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +22,16 @@ from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import integers, is_integer
 from ..plans.deferred_primitive import deferred
+from ..plans.options import FieldHow, options_of, spelled, with_options
 from ..plans.plan import Plan
-from ..plans.request import on_arrays
-from .fields import Lengths, Where, along, back, field, grids, in_one, in_radians, placed, returned
+from .fields import Lengths, along, back, field, grids, in_one, in_radians, placed, returned
 
 POWERS_OF_I = (1, 1j, -1, -1j)
 Lines = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, which broadcast to the spectrum
 
 
 @deferred
+@spelled
 def multiply_spectrum(
     x: AnyArray,
     f: Callable[..., object],
@@ -38,8 +39,7 @@ def multiply_spectrum(
     axes: Ints = None,
     lengths: Lengths = None,
     odd: bool = False,
-    spec: Where = None,
-    out_spec: Where = None,
+    **how: Unpack[FieldHow],
 ) -> Any:
     """A periodic array whose spectrum is multiplied by a function of wavenumbers.
 
@@ -58,7 +58,11 @@ def multiply_spectrum(
         lengths: the period along each axis; None means samples 1 apart.
         odd: call f(*k, odd=q): q is k, but 0 at the Nyquist frequency, for
             what is odd in k (see `wavenumbers`).
-        spec, out_spec: as `fftn`.
+        spec, out_spec: as `fftn`; spec of x.
+        method, precision, ring, engine, wire: as `fftn`, of the transform and
+            of the one back. Those of a lossy wire err by e |x| max|f| at most
+            in the L2 norm, e the sum of what `print(mf.plan(...))` has for
+            each.
 
     Returns:
         The product, or a pytree of them, sharded as x; real if x is real.
@@ -77,10 +81,11 @@ def multiply_spectrum(
     """
     if not callable(f):
         raise TypeError(f"f is {f!r}: give a function of the wavenumbers, such as lambda kx, ky: 1j * kx")
-    array, plan = field(x, axes, spec)
+    options, spec = options_of(how, FieldHow), how.get("spec")
+    array, plan = field(x, axes, options, spec)
     factors = f(*grids(plan, lengths), **({"odd": grids(plan, lengths, odd=True)} if odd else {}))
     products = _products(plan, array, factors)
-    return jax.tree.map(lambda y: returned(y, x, out_spec, spec), products, is_leaf=is_padded)
+    return jax.tree.map(lambda y: returned(y, x, options, spec), products, is_leaf=is_padded)
 
 
 def _products(plan: Plan, array: AnyStored, factors: object) -> object:
@@ -94,15 +99,14 @@ def _products(plan: Plan, array: AnyStored, factors: object) -> object:
     return jax.tree.map(product, factors, is_leaf=is_padded)
 
 
-@on_arrays
+@with_options
 def derivative(
     x: AnyArray,
     axis: int | Sequence[int],
     *,
     order: int | Sequence[int] = 1,
     lengths: float | Sequence[float] | None = None,
-    spec: Where = None,
-    out_spec: Where = None,
+    **how: Unpack[FieldHow],
 ) -> Transformed:
     """The derivative of a periodic sharded array along an axis, or a mixed one
     along several, through its spectrum.
@@ -110,8 +114,8 @@ def derivative(
         y = F^-1 ((i k)^order F x),   k = 2 pi j / length
 
     Args:
-        x, lengths, spec, out_spec: as `multiply_spectrum`; one length for all
-            axes may be a number.
+        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one length
+            for all axes may be a number.
         axis: the dimension; several for a mixed derivative, with an order for
             each, as axis=(0, 1), order=(1, 2).
         order: how often to differentiate.
@@ -133,16 +137,17 @@ def derivative(
     >>> mf.derivative(x, 0, lengths=6.283185307179586).round(4).tolist()
     [1.0, 0.0, -1.0, 0.0]
     """
+    options, spec = options_of(how, FieldHow), how.get("spec")
     axes, orders = integers(axis, "axis"), integers(order, "order")
     orders = orders * len(axes) if is_integer(order) else orders
     if len(orders) != len(axes):
         raise ValueError(f"there are {len(orders)} orders for {len(axes)} axes: give one for each axis")
     if min(orders, default=0) < 0:
         raise ValueError(f"order is {order}: give how often to differentiate, 0 or more")
-    array, plan = field(x, axes, spec)
+    array, plan = field(x, axes, options, spec)
     each = cast(Lengths, lengths if lengths is None or np.ndim(lengths) else (lengths,) * len(axes))
     y = in_one(_multiplied, plan, array, _differentiators(plan, each, orders))
-    return returned(y, x, out_spec, spec)
+    return returned(y, x, options, spec)
 
 
 def _differentiators(plan: Plan, lengths: Lengths, orders: tuple[int, ...]) -> Lines:

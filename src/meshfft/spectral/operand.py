@@ -19,9 +19,9 @@ from ..layout.placement import explicit_axes, varies_over
 from ..layout.reading import hidden_by
 from ..layout.storage import cut_replicated
 from ..plans.deferred import aligned
-from ..plans.options import PlanHow
+from ..plans.options import Definition
 from ..plans.plan import Plan
-from ..plans.planning import plan
+from ..plans.planning import laid_out, planned
 from ..plans.request import Setting, read
 from .fields import harmonics, placed, seen
 
@@ -70,12 +70,13 @@ def walks_of(a: Plan, place: Place, used: tuple[int, ...], result: tuple[int, ..
     """Plans whose spectra are cut alike, for `used` samples of b and a result of this shape."""
     start, kept, dims = a.in_layout, place.kept, a.transform.dims
     inner = tuple(map(kept.index, dims))
-    kind, s = ("rfft" if a.walk.real else "fft"), [n for _, n in harmonics(a)]
+    kind, s = ("rfft" if a.walk.real else "fft"), tuple(n for _, n in harmonics(a))
 
-    def planned(shape: Sequence[int], spec: Spec, axes: tuple[int, ...], out_spec: Spec | None = None) -> Plan:
+    def plan(shape: Sequence[int], spec: Spec, axes: tuple[int, ...], out_spec: Spec | None = None) -> Plan:
         order = a.options.order if out_spec is None else "natural"
-        how: PlanHow = {"s": s, "axes": axes, "kind": kind, "order": order, "out_spec": out_spec, "dtype": a.in_dtype}
-        return plan(shape, mesh=a.mesh, spec=spec, **how)
+        setting = Setting(laid_out(shape, a.mesh, spec), a.mesh, a.machine, a.in_dtype)
+        options = a.options._replace(order=order, out_spec=out_spec)
+        return planned(None, setting, Definition(s, axes, kind=kind), options)
 
     at, end = place.layout or _along(start, kept), _along(a.out_layout, kept)
     free = place.layout is None and all(end.parts[j] == 1 for j in inner)
@@ -84,17 +85,17 @@ def walks_of(a: Plan, place: Place, used: tuple[int, ...], result: tuple[int, ..
     elif place.layout is None:
         sizes = [max(n, m) for n, m in zip(at.shape, used, strict=True)]
         at = resized(at, tuple(range(at.ndim)), tuple(sizes))
-    b = a if at == start else planned(at.shape, at.spec, inner)
+    b = a if at == start else plan(at.shape, at.spec, inner)
     axes = list((a.out_layout if free else start).axes)
     for d, names in zip(kept, b.out_layout.axes, strict=True):
         axes[d] = names
     there = spec_of(axes)
     if a.out_layout.axes != tuple(axes):
-        a = planned(start.shape, start.spec, dims, there)
-    c = a if result == start.shape else planned(result, start.spec, dims, there)
+        a = plan(start.shape, start.spec, dims, there)
+    c = a if result == start.shape else plan(result, start.spec, dims, there)
     if not b.out_layout.cuts == _along(a.out_layout, kept).cuts == _along(c.out_layout, kept).cuts:
-        a, c = planned(start.shape, start.spec, dims, there), planned(result, start.spec, dims, there)
-        b = planned(at.shape, at.spec, inner, b.out_layout.spec)
+        a, c = plan(start.shape, start.spec, dims, there), plan(result, start.spec, dims, there)
+        b = plan(at.shape, at.spec, inner, b.out_layout.spec)
     return Walks(a, b, c, place, used)
 
 

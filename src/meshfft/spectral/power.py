@@ -9,7 +9,7 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple, SupportsIndex, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,11 @@ from ..numerics.dtypes import promoted, real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import is_integer, reals
 from ..plans.deferred_primitive import deferred
+from ..plans.options import SpectrumHow, options_of, spelled
 from ..plans.plan import Plan
 from ..plans.request import received
 from .elliptic import squares
-from .fields import Lengths, Where, check_all_mapped, field, harmonics, in_one, joined, periods, same_mesh, seen
+from .fields import Lengths, check_all_mapped, field, harmonics, in_one, joined, periods, same_mesh, seen
 
 MOST = 2**20  # most bins by default
 BIN_BYTES = 32  # bytes of a bin on each device: edge, middle, three sums and temporaries
@@ -55,8 +56,9 @@ class PowerSpectrum(NamedTuple):
 
 
 @functools.partial(deferred, linear=False)
+@spelled
 def power_spectrum(
-    x: AnyArray, lengths: Lengths = None, *, bins: Bins = None, axes: Ints = None, spec: Where = None
+    x: AnyArray, lengths: Lengths = None, *, bins: Bins = None, axes: Ints = None, **how: Unpack[SpectrumHow]
 ) -> PowerSpectrum:
     """The power of a periodic sharded array by the magnitude of the
     wavenumber.
@@ -65,7 +67,7 @@ def power_spectrum(
         X[k] = 1/N sum_n x[n] exp(-i k n)
 
     Args:
-        x, lengths, spec: as `multiply_spectrum`.
+        x, lengths, method, ..., wire: as `multiply_spectrum`.
         bins: how many equal ones from 0 to the largest |k|; or their edges,
             ascending, the first of them 0 or more. None: as wide as the least
             wavenumber 2 pi / max(lengths), around its multiples, as many as
@@ -91,13 +93,21 @@ def power_spectrum(
     >>> mf.power_spectrum(x, (6.283185307179586,)).power.round(4).tolist()
     [0.0, 0.25, 0.0]
     """
-    array, plan = field(x, axes, spec, norm="forward")
+    options, spec = options_of(how, SpectrumHow), how.get("spec")
+    array, plan = field(x, axes, options, spec, norm="forward")
     return _spectrum(plan, (array,), lengths, bins)
 
 
 @functools.partial(deferred, arrays=2, linear=False)
+@spelled
 def cross_spectrum(
-    x: AnyArray, y: AnyArray, lengths: Lengths = None, *, bins: Bins = None, axes: Ints = None, spec: Where = None
+    x: AnyArray,
+    y: AnyArray,
+    lengths: Lengths = None,
+    *,
+    bins: Bins = None,
+    axes: Ints = None,
+    **how: Unpack[SpectrumHow],
 ) -> PowerSpectrum:
     """The cross power of two periodic sharded arrays by the magnitude of the
     wavenumber.
@@ -111,7 +121,7 @@ def cross_spectrum(
         r = power of (x, y) / sqrt(power of x times power of y), bin by bin
 
     Args:
-        x, lengths, bins, axes, spec: as `power_spectrum`.
+        x, lengths, bins, axes, method, ..., wire: as `power_spectrum`.
         y: an array of the same shape, sharded alike.
 
     Returns:
@@ -129,12 +139,13 @@ def cross_spectrum(
     >>> mf.cross_spectrum(x, y, (6.283185307179586,)).power.round(4).tolist()
     [0.0, 0.5, 0.0]
     """
+    options, spec = options_of(how, SpectrumHow), how.get("spec")
     first, second = joined(received(x)), joined(received(y))
     if first.shape != second.shape:
         raise ValueError(f"x has shape {first.shape}, y {second.shape}: give two of one shape")
     dtype = promoted(first.dtype, second.dtype)
-    array, plan = field(first.astype(dtype), axes, spec, norm="forward")
-    other, beside = field(second.astype(dtype), axes, spec, norm="forward")
+    array, plan = field(first.astype(dtype), axes, options, spec, norm="forward")
+    other, beside = field(second.astype(dtype), axes, options, spec, norm="forward")
     here, there = plan.in_layout, beside.in_layout
     if here != there or not same_mesh(plan.mesh, beside.mesh):
         raise ValueError(f"x is sharded as {here.spec}, y as {there.spec}: shard them alike, on one mesh")
