@@ -82,7 +82,7 @@ class Halo(Step):
 
     def _put(self, block: Array, bare: Layout) -> Array:
         dim, count = self.dim, self._count(bare)
-        before, behind = [], []
+        before, behind = list[Array](), list[Array]()
         for hops, a, b in self._hops(bare):
             first = count - (b - a) if hops > 0 else 0
             part = self._sent(lax.dynamic_slice_in_dim(block, first, b - a, dim), bare, hops)
