@@ -27,7 +27,7 @@ plans: deferred / deferred_primitive / picture primitive request table / execute
 nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
 nufft: penalties points / problem / post_transform moving / solvers / inverse / plan / planning / functions type3
 functions: calls shard / cosine dense fourier halo helpers / protocols reconstruct
-spectral: fields picture / operand / convolution elliptic modes multipliers / power
+spectral: fields picture / operand walls / convolution elliptic modes multipliers / power
 inspect: schedule / hlo / aot / trace
 io: grid refusals / source / flat record / labels nifti / hdf5 zarr / hdf5_writer ismrmrd / writing
 out_of_core: tiles / journal passes transfer / run

@@ -34,6 +34,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "matrices": lambda form: mf.apply_separable([np.ones((2, 8)), np.ones((3, 4))], X, axes=form((2, 1))),
     "convolve": lambda form: mf.convolve(X, X, axes=form((1, 2))),
     "derivative": lambda form: mf.derivative(X, form((0, 1)), order=form((1, 2))),
+    "derivative of walls": lambda form: mf.derivative(
+        X, form((0, 1)), lengths=form((2, 3)), boundary=["neumann", "periodic"]
+    ),
     "poisson": lambda form: mf.poisson(X, form((2, 3)), axes=form((0, 1))),
     "walls": lambda form: mf.poisson(X, form((2, 3)), axes=form((0, 1)), boundary=["periodic", "neumann"]),
     "open": lambda form: mf.poisson(X, form((2, 3, 4)), axes=form((0, 1, 2)), boundary="open"),

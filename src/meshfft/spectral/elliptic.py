@@ -24,15 +24,14 @@ from ..functions.helpers import next_fast_len
 from ..layout.padded_array import AnyArray, AnyStored, Transformed
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
-from ..operators.transform import check_known, reals, resolve_once
+from ..operators.transform import reals, resolve_once
 from ..plans.options import FieldHow, options_of, with_options
 from ..plans.plan import Plan
 from ..plans.request import read
 from ..steps.problem import Options
 from .fields import Lengths, Where, along, back, field, harmonics, in_one, periods, returned
+from .walls import BOUNDARIES, boundaries, walled
 
-WALLS = {"dirichlet": "dst-2", "neumann": "dct-2"}
-BOUNDARIES = ("periodic", *WALLS, "open")
 Lines = tuple[Array | np.ndarray, ...]
 
 
@@ -130,30 +129,15 @@ def _solution(
     options, spec = options_of(how, FieldHow), how.get("spec")
     shape = read(f, spec).shape
     dims, _ = resolve_once(shape, None, axes)
-    kinds = _boundaries(boundary, len(dims))
+    kinds = boundaries(boundary, len(dims), (*BOUNDARIES, "open"))
     if "open" in kinds:
         return _in_open_space(f, k2, lengths, dims, shape, kinds, options, spec)
-    order = sorted(range(len(dims)), key=lambda j: kinds[j] == "periodic")  # a halved axis is the last
-    walls = [WALLS[kinds[j]] for j in order if kinds[j] in WALLS]
-    if lengths is not None and (given := reals(lengths)) is not None:
-        lengths = tuple(given[j] for j in order) if len(given) == len(dims) else given
-    array, plan = field(
-        f, None if axes is None and not walls else tuple(dims[j] for j in order), options, spec, walls=walls
-    )
+    array, plan, lengths, _ = walled(f, dims, kinds, lengths, options, spec)
     box = periods(plan, lengths)
     real = real_dtype(plan.dtype)
     unit = max(box) / (2 * np.pi)
     scales = real.type(unit), real.type(k2 * unit**2)
     return returned(in_one(_solved, plan, array, squares(plan, box), *scales), f, options, spec)
-
-
-def _boundaries(boundary: str | Sequence[str], many: int) -> tuple[str, ...]:
-    kinds = (boundary,) * many if isinstance(boundary, str) else tuple(boundary)
-    if len(kinds) != many:
-        raise ValueError(f"there are {len(kinds)} boundaries for {many} axes: give one for all, or one for each axis")
-    for kind in kinds:
-        check_known("boundary", kind, BOUNDARIES)
-    return kinds
 
 
 def _in_open_space(

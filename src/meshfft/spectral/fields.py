@@ -1,7 +1,7 @@
 """Periodic fields: an array with the plan of its spectrum, its wavenumbers, and programs for both walks.
 
     k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along a halved dimension j = 0 ... N // 2
-    k_j = pi j / length      of cosines, j = 0 ... N - 1, and of sines, j = 1 ... N
+    k_j = pi j / length      of cosines, j = 0 ... N - 1, and of sines, j = 1 ... N; of type IV both j + 1/2
 
 The spectrum stays in the cheapest layout. Its factors are cut like it, made in float64 on the host, rounded once, and 0
 in the padding. Real arrays use half spectra. Invariant: nothing is sent between the two walks.
@@ -52,11 +52,12 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
 
         k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order;
                                  0 ... N // 2 along the halved dimension
-        k_j = pi j / length,     j = 0 ... N - 1 of cosines, 1 ... N of sines
+        k_j = pi j / length,     j = 0 ... N - 1 of cosines, 1 ... N of sines,
+                                 1/2 ... N - 1/2 of both, type IV
 
     Args:
         plan: a forward plan of uniform samples, of any order and of any kind
-            but cosines and sines of types III and IV.
+            but cosines and sines of type III.
         lengths: the period along each axis of the plan, or from wall to wall
             along those of cosines and sines; None means points 1 apart.
         odd: 0 at the Nyquist frequency, that of N / 2 periods, which an even N
@@ -109,16 +110,19 @@ def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.nda
 
 def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
     """For each transformed dimension, the harmonic j of each index of the spectrum, and the number of points."""
-    lines = []
+    lines = list[tuple[np.ndarray, int]]()
     for matrix in plan.transform.matrices:
-        if not isinstance(matrix, Roots | HalfRoots | Trig) or (isinstance(matrix, Trig) and matrix.type > 2):
-            raise ValueError("the plan has no wavenumbers: plan without points=, and cosines and sines of type 1 or 2")
+        if not isinstance(matrix, Roots | HalfRoots | Trig) or (isinstance(matrix, Trig) and matrix.type == 3):
+            raise ValueError(
+                "the plan has no wavenumbers: plan without points=, and cosines and sines of type 1, 2 or 4"
+            )
         if getattr(matrix, "sign", -1) > 0:
             raise ValueError("the plan is of an inverse transform: give the forward plan, and use its plan.inverse")
         check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made of,", "plan fewer points")
         j = np.arange(matrix.rows)
         if isinstance(matrix, Trig):
-            lines.append((j + (matrix.family == "sin"), int(matrix.period)))
+            first = 0.5 if matrix.type == 4 else float(matrix.family == "sin")
+            lines.append((j + first, int(matrix.period)))
         else:
             n = matrix.length
             lines.append((j if matrix.becomes == "complex" else np.where(2 * j < n, j, j - n), n))
@@ -191,10 +195,10 @@ def field(
         if not mapped_axes(mesh):  # a constant, whose mesh only the context shows
             array = placed(stored_of(array), mesh, start.spec)
     axes = None if axes is None else integers(axes, "axes")
-    if axes == ():
-        raise ValueError("axes is empty: give one axis at least, or None for all")
     if array.ndim == 0:
         raise ValueError("the array is a single number: give one with a dimension at least")
+    if axes == ():
+        raise ValueError("axes is empty: give one axis at least, or None for all")
     last = "fft" if array.dtype.kind == "c" else "rfft"
     kind = (*walls, *["fft"] * (len(axes) - len(walls) - 1), last)[: len(axes)] if walls and axes else last
     # If only some mesh axes are mapped, these cut first, which not every layout allows.

@@ -5,6 +5,7 @@
 Invariant: factors are made for the spectrum as stored, so nothing is sent between the two walks.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack, cast
@@ -20,13 +21,20 @@ from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, Transformed,
 from ..layout.reading import mesh_here
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
-from ..operators.transform import integers, is_integer
+from ..operators.transform import integers, is_integer, reals
+from ..operators.trig import FAMILIES, Trig, trig
 from ..plans.deferred_primitive import deferred
 from ..plans.options import FieldHow, options_of, spelled, with_options
 from ..plans.plan import Plan
-from .fields import Lengths, along, back, field, grids, in_one, in_radians, placed, returned
+from ..plans.planning import plan_for
+from ..plans.request import Setting
+from ..steps import Band, Bands
+from .fields import PROGRAMS, Lengths, along, back, field, grids, in_one, in_radians, placed, returned
+from .walls import boundaries, walled
 
 POWERS_OF_I = (1, 1j, -1, -1j)
+SIGNS = {"cos": (1, -1, -1, 1), "sin": (1, 1, -1, -1)}  # signs of their derivatives, by order
+OTHER = dict(zip(FAMILIES, FAMILIES[::-1], strict=True))
 Lines = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, which broadcast to the spectrum
 
 
@@ -106,25 +114,33 @@ def derivative(
     *,
     order: int | Sequence[int] = 1,
     lengths: float | Sequence[float] | None = None,
+    boundary: str | Sequence[str] = "periodic",
     **how: Unpack[FieldHow],
 ) -> Transformed:
-    """The derivative of a periodic sharded array along an axis, or a mixed one
-    along several, through its spectrum.
+    """The derivative of a sharded array along an axis, or a mixed one along
+    several, through its spectrum: in a periodic box, or between walls.
 
         y = F^-1 ((i k)^order F x),   k = 2 pi j / length
 
+    Between walls x is a series of cosines, or of sines, and a derivative of odd
+    order one of the other kind: d/dx cos(k x) = -k sin(k x), k = pi j / length.
+
     Args:
         x, lengths, method, ..., out_spec: as `multiply_spectrum`; one length
-            for all axes may be a number.
+            for all axes may be a number; between walls it is that from wall to
+            wall.
         axis: the dimension; several for a mixed derivative, with an order for
             each, as axis=(0, 1), order=(1, 2).
         order: how often to differentiate.
+        boundary: "periodic", "dirichlet" (x = 0 at the walls), "neumann" (slope
+            0), or one for each axis; samples as `poisson`.
 
     Returns:
-        The derivative, sharded as the array came; real where it is real. It is
-        exact for waves of less than N / 2 periods. That of N / 2 periods,
-        which an even N has, has no derivative of odd order on the grid: 0, as
-        by `wavenumbers(plan, odd=True)`, which says why.
+        The derivative at the same points, sharded as the array came; real where
+        it is real. It is exact for waves of less than N / 2 periods. That of
+        N / 2 periods, which an even N has, and the last sine between walls have
+        no derivative of odd order on the grid: 0, as by
+        `wavenumbers(plan, odd=True)`, which says why.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
@@ -144,22 +160,69 @@ def derivative(
         raise ValueError(f"there are {len(orders)} orders for {len(axes)} axes: give one for each axis")
     if min(orders, default=0) < 0:
         raise ValueError(f"order is {order}: give how often to differentiate, 0 or more")
-    array, plan = field(x, axes, options, spec)
-    each = cast(Lengths, lengths if lengths is None or np.ndim(lengths) else (lengths,) * len(axes))
-    y = in_one(_multiplied, plan, array, _differentiators(plan, each, orders))
-    return returned(y, x, options, spec)
+    each = lengths if reals([lengths]) is None else (lengths,) * len(axes)
+    kinds = boundaries(boundary, len(axes))
+    array, plan, box, places = walled(x, axes, kinds, cast(Lengths, each), options, spec)
+    orders = tuple(orders[j] for j in places)
+    onto = _onto_others(plan, orders)
+    lines = _differentiators(plan, in_radians(onto, box, [order % 2 == 1 for order in orders]), orders)
+    return returned(in_one(_from(plan, orders), onto, array, lines), x, options, spec)
 
 
-def _differentiators(plan: Plan, lengths: Lengths, orders: tuple[int, ...]) -> Lines:
-    lines, real = in_radians(plan, lengths, [order % 2 == 1 for order in orders]), real_dtype(plan.dtype)
-    return tuple(
-        along(plan, dim, POWERS_OF_I[order % 4] * k**order, plan.dtype if order % 2 else real)
-        for dim, k, order in zip(plan.transform.dims, lines, orders, strict=True)
+def _differentiators(there: Plan, k: Sequence[np.ndarray], orders: tuple[int, ...]) -> Lines:
+    """The factors of each wave; between walls without i, as the series becomes one of the other kind."""
+    factors = []
+    for dim, wave, order, matrix in zip(there.transform.dims, k, orders, there.transform.matrices, strict=True):
+        sign = SIGNS[matrix.family][order % 4] if isinstance(matrix, Trig) else POWERS_OF_I[order % 4]
+        kind = there.dtype if isinstance(sign, complex) else real_dtype(there.dtype)
+        factors.append(along(there, dim, sign * wave**order, kind))
+    return tuple(factors)
+
+
+def _turned(there: Plan, orders: tuple[int, ...]) -> list[tuple[int, str]]:
+    """Axes and families of walls whose series becomes one of the other kind."""
+    series = zip(there.transform.dims, there.transform.matrices, orders, strict=True)
+    return [(dim, one.family) for dim, one, order in series if isinstance(one, Trig) and order % 2]
+
+
+@functools.lru_cache(maxsize=PROGRAMS)
+def _onto_others(there: Plan, orders: tuple[int, ...]) -> Plan:
+    """The plan whose series the derivative has: sines for cosines, cosines for sines, where the order is odd."""
+    if not (turned := dict(_turned(there, orders))):
+        return there
+    transform, layout = there.transform, there.out_layout
+    matrices = tuple(
+        trig(OTHER[turned[dim]], 2, matrix.columns, False, False) if dim in turned else matrix
+        for dim, matrix in zip(transform.dims, transform.matrices, strict=True)
     )
+    transform = transform._replace(matrices=matrices)
+    setting = Setting(there.in_layout, there.mesh, there.machine, there.in_dtype)
+    onto = plan_for(setting, transform, there.options, evades=False)
+    if onto.out_layout != layout:
+        options = there.options._replace(order="natural", out_spec=layout.spec)
+        onto = plan_for(setting, transform, options, evades=False)
+    return onto
 
 
-def _multiplied(plan: Plan, x: AnyStored, lines: tuple[Array, ...]) -> AnyStored:
-    return back(plan, lambda y: functools.reduce(scaled, lines, y), plan(x))
+@functools.lru_cache(maxsize=PROGRAMS)
+def _from(there: Plan, orders: tuple[int, ...]) -> Callable[[Plan, AnyStored, tuple[Array, ...]], AnyStored]:
+    """The way there, a product, and the way back by another plan.
+
+    cos(pi j x / length) is number j of cosines, sin(pi j x / length) number j - 1 of sines: numbers move by one.
+    """
+    layout, moves = there.out_layout, list[Bands]()
+    if not (turned := _turned(there, orders)):
+        return _multiplied
+    for dim, family in turned:
+        band = Band(0, 1, layout.shape[dim] - 1)
+        moves.append(Bands(dim, layout.shape[dim], layout.cuts[dim], (band.transpose() if family == "cos" else band,)))
+    walk = dataclasses.replace(there.walk, steps=(*there.walk.steps, *moves))
+    moved = dataclasses.replace(there, walk=walk)
+    return lambda onto, x, lines: _multiplied(onto, x, lines, moved)
+
+
+def _multiplied(plan: Plan, x: AnyStored, lines: tuple[Array, ...], there: Plan | None = None) -> AnyStored:
+    return back(plan, lambda y: functools.reduce(scaled, lines, y), (there or plan)(x))
 
 
 def _times(spectrum: Array, factor: ArrayLike, plan: Plan) -> Array:
