@@ -19,6 +19,7 @@ COMMANDS = {
     "float64": "Float64 from products of slices: errors by the number of slices.",
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
+    "long_convolution": "A causal convolution over a sharded sequence, beside jnp.fft by XLA.",
     "pages": "README.md and docs/ with the numbers of the rows in results/.",
     "overhead": "What an eager call costs over its compiled program.",
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
