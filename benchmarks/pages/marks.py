@@ -65,10 +65,10 @@ class Quotes(NamedTuple):
 
 def quotes(results: Path) -> Quotes:
     paper, authors = read_rows(results / "paper.jsonl"), read_measured(results / "authors-epyc-2cores.jsonl")
-    pod, beside = (
-        [*files.read(results / name).values()] for name in ("programs-pod.jsonl", "programs-256-2cores.jsonl")
-    )
+    names = ("programs-pod.jsonl", "programs-256-2cores.jsonl", "long-convolution-2cores.jsonl")
+    pod, beside, convolved = ([*files.read(results / name).values()] for name in names)
     made = [tables.of_paper(paper), tables.of_programs(pod), tables.of_authors(authors)]
+    made.append(tables.of_convolutions(convolved))
     found = [series.of_paper(paper), series.of_programs(pod), series.of_authors(authors)]
     found.append(series.of_baselines(read_measured(results / "fft-epyc-2cores.jsonl"), beside))
     return Quotes(dict(itertools.chain(*made)), dict(itertools.chain(*found)))

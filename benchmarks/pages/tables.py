@@ -13,6 +13,7 @@ from .series import THEIRS, program
 
 HERE = ("array", "mesh", "the authors' program", *("cooley-tukey", "ratio", "auto", "ratio"), "errors: theirs, ours")
 WIRES = ("order", "wire", "sent by a device", "plan", "cycles", "links", "played")
+CONVOLUTIONS = ("length", "by", "devices", "seconds", "compile", "received by a device", "temporaries", "errors")
 PROGRAMS = ("program", "mesh", "plan", "played", "compute by the plan", "by the compiler", "ratio")
 Titled = Iterator[tuple[str, str]]
 Values = Mapping[str, Any]
@@ -47,6 +48,17 @@ def _ratio(row: Values) -> float:
 
 def _modelled(row: Values, *fields: str) -> list[str]:
     return [number(row[f"modelled_{field}"]) for field in fields]
+
+
+def of_convolutions(rows: Sequence[Values]) -> Titled:
+    yield "long convolutions", _markdown(CONVOLUTIONS, map(_convolved, rows))
+
+
+def _convolved(row: Values) -> list[str]:
+    sizes = (f"{row[name] / 1e6:.1f} MB" for name in ("received_bytes", "temporary_bytes"))
+    errors = ", ".join(f"{row[name]:.1e}" for name in ("error", "gradient_error"))
+    seconds = (statistics.median(row["seconds"]), row["compile_seconds"])
+    return [str(row["length"]), row["by"], str(row["devices"]), *(f"{one:.2f} s" for one in seconds), *sizes, errors]
 
 
 def of_authors(rows: Sequence[Measured]) -> Titled:

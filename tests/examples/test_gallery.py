@@ -154,6 +154,20 @@ def test_neural_operator_has_the_gradient_of_direct_sums() -> None:
         assert np.linalg.norm(ours - theirs) < 1e-5 * np.linalg.norm(theirs)
 
 
+def test_a_long_convolution_is_learned(tmp_path: Path) -> None:
+    """Catches wrong gradients in a sharded filter, a filter that sees the future, and sequences that are gathered."""
+    program, picture = _program("long_convolution"), tmp_path / "long_convolution.png"
+    error, apart = program.main(["--length", "256", "--steps", "120", "--picture", str(picture)])
+    assert error < 0.3 and apart < 2e-6 and picture.stat().st_size > 10_000
+    mesh, rng = jax.make_mesh((8,), ("seq",)), np.random.default_rng(0)
+    records, answers = program.drawn(rng, 2, 64, 48)
+    batches = mf.shard(records, mesh, P(None, None, None, "seq")), mf.shard(answers, mesh, P(None, None, "seq"))
+    weights = {name: mf.shard(np.ones((8, 2), "f4"), mesh, P()) for name in "qk"}
+    weights["h"] = mf.shard(np.ones((8, 64), "f4"), mesh, P(None, "seq"))
+    text = program.train.lower(weights, batches, "int16").compile().as_text()
+    assert "all-to-all" in text and "all-gather" not in text
+
+
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_larger_than_memory_is_resumed(processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that is not killed on its way, or cannot be resumed, and tiles that are lost between both."""
@@ -168,6 +182,7 @@ def test_larger_than_memory_is_resumed(processes: int, tmp_path: Path, monkeypat
 
 SMALL = {
     "cosmology": ["--size", "16"],
+    "long_convolution": ["--length", "64", "--steps", "5"],
     "neural_operator": ["--steps", "5"],
     "optics": ["--size", "128"],
     "particle_mesh": ["--size", "16"],
@@ -191,7 +206,7 @@ def test_every_program_is_a_page_with_a_picture() -> None:
     table = (EXAMPLES / "README.md").read_text()
     pictures = re.findall(r"\.\./docs/figures/\S+\.png", table)
     programs = [*EXAMPLES.glob("*.py"), EXAMPLES / "mri" / "reconstruct.py"]
-    assert len(programs) == len(pictures) == 8
+    assert len(programs) == len(pictures) == 9
     assert all((EXAMPLES / picture).stat().st_size < 150_000 for picture in pictures)
     for path in programs:
         text = path.read_text()
