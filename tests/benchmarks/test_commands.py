@@ -26,6 +26,7 @@ SMALLEST = {
     "float64": "--cases kdft-64,fft-line-97 --tiers int8x4",
     "inverse": "--sizes 16 --columns 2",
     "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
+    "long_convolution": "--lengths 64 --rounds 1",
     "overhead": "--calls 5",
     "pages": "",
     "paper": f"--read {ROOT / 'benchmarks/results/paper.jsonl'}",
