@@ -21,7 +21,8 @@ from meshfft.io import check_output, open_array, write_array
 from meshfft.io.source import FORMATS
 from meshfft.kernels.engine import Engine, Lines, Offer, Site
 from meshfft.kernels.engines import ENGINES
-from meshfft.machine.chip import CHIPS, Chip
+from meshfft.machine.chip import Chip
+from meshfft.machine.chips import CHIPS
 from meshfft.machine.machine import Work
 
 ROOT = Path(__file__).parents[1]

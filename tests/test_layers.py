@@ -13,7 +13,7 @@ HOUSE = """
 .: extras / atomic / kept
 numerics: units split_complex / chunks dtypes phases / slices / products / tiles
 layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage / reading
-machine: chip torus / machine
+machine: chip torus / chips network / machine / topology
 collectives: bins processes words / wires / all_to_all ring
 operators: matrices / trig inverses / transform / points / conjugate_gradients operands
 kernels: bluestein / engine / trig xla / real sliced stockham / engines

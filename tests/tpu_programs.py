@@ -88,6 +88,18 @@ def walks(topology: str) -> dict[str, Any]:
     return {name: _walk(plan, topology) for name, plan in plans.items()}
 
 
+def slices(topology: str) -> dict[str, Any]:
+    """Collectives of programs over several slices, and bytes between slices: of the plan, and of the program."""
+    made = {}
+    for method in ("auto", "transpose", "cooley-tukey", "kdft"):
+        plan = mf.plan((64,) * 3, topology=topology, method=method)
+        found = report(compile_plan(plan, mesh_for(plan, topology), planes=True)).collectives
+        between = sum(one.bytes * one.times for one in found if one.name.startswith("recv"))
+        made[method] = {"plan": plan.collectives, "counts": counts(found)}
+        made[method] |= {"priced": plan.machine.outer_bytes(plan.work), "between": between}
+    return made
+
+
 def real(topology: str) -> dict[str, Any]:
     """Cycles of a complex transform of slabs, and of a real one of the same size, forward and back, without kernels."""
     slab, shape, half = AbstractMesh((len(devices_of(topology)),), ("x",)), (128, 128, 512), (128, 128, 257)

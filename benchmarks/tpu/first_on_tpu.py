@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from meshfft.machine.chip import CHIPS, Chip
+from meshfft.machine.chip import Chip
+from meshfft.machine.chips import CHIPS
 from meshfft.tpu import price
 from meshfft.tpu.fft import RESERVED
 from meshfft.tpu.passes import passes, run

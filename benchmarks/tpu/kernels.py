@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 
 from meshfft.atomic import replacing
-from meshfft.machine.chip import CHIPS, Chip
+from meshfft.machine.chip import Chip
+from meshfft.machine.chips import CHIPS
 from meshfft.numerics.split_complex import Planes
 from meshfft.tpu.engine import in_orders, real_fft, run_in_orders
 from meshfft.tpu.fft import RESERVED

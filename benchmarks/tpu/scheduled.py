@@ -25,7 +25,7 @@ from meshfft.cli.cluster import ENVIRONMENT
 from meshfft.inspect.aot import devices_of
 from meshfft.inspect.hlo import bytes_of, cycles, program_of
 from meshfft.inspect.schedule import Executed, Program, executed
-from meshfft.machine.chip import CHIPS
+from meshfft.machine.chips import CHIPS
 
 from .bundles import DELAYS, Schedule
 

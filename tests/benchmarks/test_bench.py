@@ -33,7 +33,7 @@ from benchmarks.paper.rows import Row, find, read_rows
 from benchmarks.paper.tables import entries, tables
 from benchmarks.rows import read, write
 from meshfft.layout.layout import meshes
-from meshfft.machine.machine import topology
+from meshfft.machine.topology import topology
 from meshfft.plans import planning
 from meshfft.plans.planning import plan
 

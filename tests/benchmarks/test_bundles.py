@@ -12,7 +12,7 @@ import pytest
 from benchmarks.tpu.bundles import Loop, Schedule
 from benchmarks.tpu.kernels import job, write
 from benchmarks.tpu.scheduled import read, schedules
-from meshfft.machine.chip import CHIPS
+from meshfft.machine.chips import CHIPS
 
 DUMPS = Path(__file__).parent / "dumps"
 GRID, OUTER, INNER, ROWS = 11, 5, 7, 5  # of the kernel that was dumped for a v5e

@@ -20,7 +20,7 @@ import meshfft as mf
 from meshfft.functions.helpers import shift_walk
 from meshfft.inspect.hlo import collectives, every_collective, program_of
 from meshfft.layout.layout import axis_sizes, even_cuts, from_spec
-from meshfft.machine.chip import GENERIC
+from meshfft.machine.chips import GENERIC
 from meshfft.plans.primitive import bind
 from meshfft.steps import Roll
 from meshfft.walks.walk import Walk

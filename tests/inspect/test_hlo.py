@@ -20,7 +20,7 @@ from meshfft.inspect.hlo import (
     unit,
 )
 from meshfft.inspect.schedule import parse
-from meshfft.machine.chip import CHIPS
+from meshfft.machine.chips import CHIPS
 from meshfft.tpu import price as kernel_price
 
 # Two permutes in flight, a plain one, and a wrapped all-to-all of tuples; products, concatenations and sums beside.

@@ -51,6 +51,14 @@ def test_hops_have_products_under_them() -> None:
     assert "v3:3x3" in found["refused"] and "v5p:2x2x4" in found["refused"]
 
 
+@pytest.mark.parametrize("topology", ["2*v5e:2x2", "4*v5p:2x2x1"])
+def test_bytes_between_slices_are_those_of_the_plan(topology: str) -> None:
+    """Catches slices priced as one torus, and a program that sends more through the hosts than its plan says."""
+    for method, found in _compiled("slices", topology).items():
+        assert found["counts"] == found["plan"], (method, found)
+        assert found["between"] == found["priced"] > 0, (method, found)
+
+
 def test_real_transforms_take_six_tenths_of_the_cycles() -> None:
     """Catches XLA's real FFT taken where it saves nothing, which on a TPU is everywhere, and complex blocks sent."""
     found = _compiled("real", "v3:2x2")

@@ -27,7 +27,7 @@ from meshfft.kernels.bluestein import (
 from meshfft.kernels.engine import fft_error, flops_of
 from meshfft.kernels.xla import Xla, fft, stages
 from meshfft.layout.layout import Layout
-from meshfft.machine.chip import CHIPS
+from meshfft.machine.chips import CHIPS
 from meshfft.steps import LocalFFT
 
 PRIMES = (809, 1009, 1613, 2053)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.machine.machine import jax_order
+from meshfft.machine.topology import jax_order
 from meshfft.machine.torus import (
     Order,
     Torus,

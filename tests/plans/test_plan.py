@@ -19,7 +19,8 @@ from reference import cheapest, dft, error, mesh, noise
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan
 from meshfft.layout.layout import Layout, from_spec
-from meshfft.machine.chip import CPU, Chip
+from meshfft.machine.chip import Chip
+from meshfft.machine.chips import CPU
 from meshfft.machine.machine import Machine, Work
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of

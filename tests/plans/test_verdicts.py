@@ -34,8 +34,8 @@ from meshfft.collectives.all_to_all import Came, Ports, Rows
 from meshfft.collectives.wires import Int16
 from meshfft.functions import calls
 from meshfft.kept import Trial, failing
-from meshfft.machine.chip import CHIPS
-from meshfft.machine.machine import device_of, machine_of, placed, topology
+from meshfft.machine.chips import CHIPS
+from meshfft.machine.topology import device_of, machine_of, placed, topology
 from meshfft.nufft.grid.form import chosen
 from meshfft.nufft.grid.window import window
 from meshfft.plans import execute, planning, request
@@ -330,7 +330,7 @@ def test_devices_of_a_described_pod_are_none() -> None:
     """Catches a trial on devices that the TPU compiler describes."""
     program = (
         "import numpy as np; from jax.experimental import topologies; from jax.sharding import Mesh\n"
-        "from meshfft.machine.machine import machine_of\n"
+        "from meshfft.machine.topology import machine_of\n"
         "devices = topologies.get_topology_desc(topology_name='v5e:2x2', platform='tpu').devices\n"
         "machine = machine_of(Mesh(np.array(devices), ('x',))); print(machine.chip.name, machine.device)"
     )

@@ -20,7 +20,7 @@ from strategies import Case, cases
 import meshfft as mf
 from meshfft.inspect.hlo import collectives, every_collective, program_of
 from meshfft.layout.layout import axis_sizes, even_cuts, from_spec
-from meshfft.machine.chip import GENERIC
+from meshfft.machine.chips import GENERIC
 from meshfft.plans.primitive import bind
 from meshfft.spectral.modes import bands_of
 from meshfft.steps import Band, Bands

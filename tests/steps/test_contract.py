@@ -20,7 +20,8 @@ import meshfft as mf
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import Layout, from_spec
-from meshfft.machine.chip import GENERIC, Chip
+from meshfft.machine.chip import Chip
+from meshfft.machine.chips import GENERIC
 from meshfft.machine.machine import Machine, Work
 from meshfft.numerics.dtypes import Dot
 from meshfft.numerics.split_complex import Block, in_complex

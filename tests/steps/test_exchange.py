@@ -27,7 +27,7 @@ from meshfft.inspect.hlo import collectives
 from meshfft.kernels.stockham import in_place, together
 from meshfft.layout.layout import Layout, even_cuts, from_spec
 from meshfft.layout.padded_array import padded, stored_of
-from meshfft.machine.chip import CPU
+from meshfft.machine.chips import CPU
 from meshfft.machine.machine import Machine
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.matrices import Roots

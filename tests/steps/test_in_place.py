@@ -18,7 +18,7 @@ import meshfft as mf
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import Layout, from_spec
-from meshfft.machine.chip import CPU
+from meshfft.machine.chips import CPU
 from meshfft.machine.machine import Machine
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of

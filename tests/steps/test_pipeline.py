@@ -15,7 +15,7 @@ from meshfft.kernels.sliced import SlicedFFT
 from meshfft.kernels.xla import XLA
 from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.layout.padded_array import padded, stored_of
-from meshfft.machine.chip import CPU
+from meshfft.machine.chips import CPU
 from meshfft.numerics.dtypes import Dot
 from meshfft.plans.primitive import bind
 from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline, Step

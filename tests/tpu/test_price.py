@@ -6,7 +6,8 @@ import pytest
 
 from meshfft.collectives.wires import Int16, Int24
 from meshfft.inspect.hlo import KernelRuns, kernels, parse, priced
-from meshfft.machine.chip import CHIPS, TPUS, Chip
+from meshfft.machine.chip import Chip
+from meshfft.machine.chips import CHIPS, TPUS
 from meshfft.tpu.lines.radices import dft, times
 from meshfft.tpu.price import OPERATIONS, bundles, cycles, is_real, table, wire_cycles, wire_table
 

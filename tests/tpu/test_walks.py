@@ -22,8 +22,9 @@ from reference import error, mesh, noise
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import even_cuts, from_spec
-from meshfft.machine.chip import TPUS, Chip
-from meshfft.machine.machine import topology
+from meshfft.machine.chip import Chip
+from meshfft.machine.chips import TPUS
+from meshfft.machine.topology import topology
 from meshfft.plans.primitive import bind
 from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline
 from meshfft.tpu import engine

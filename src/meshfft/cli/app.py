@@ -15,7 +15,8 @@ from ..extras import EXTRAS, install, installed, version_of, versions_of
 from ..kept import cache as keep_in
 from ..kept import own_folder
 from ..layout.memory import available_bytes
-from ..machine.chip import Figure, chip_for
+from ..machine.chip import Figure
+from ..machine.chips import chip_for
 from . import flags
 from .cluster import PACKAGES
 from .output import ended, guarded, occupy, print_json, say, warn

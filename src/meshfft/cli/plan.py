@@ -51,7 +51,8 @@ def plan(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 8192,8192,8192.")],
     *,
     mesh: Annotated[str | None, flags.option("P,P,...", "Devices along mesh axes; may be left to --topology.")] = None,
-    topology: Annotated[str | None, flags.option("NAME", "A machine: v3:32x32, v5p:8x8x16, h100:8.")] = None,
+    topology: Annotated[str | None, flags.option("NAME", "A machine: v3:32x32, 2*v5p:8x8x8, 4*h100:8.")] = None,
+    outer: Annotated[str | None, flags.option("RATE", "Between nodes or slices, of a device: 25GB/s.")] = None,
     how: flags.PlanFlags,
     points: flags.PointsFlag = None,
     points_unit: flags.PointsUnitFlag = None,
@@ -69,6 +70,10 @@ def plan(
     """
     if topology is None and compiling:
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
+    if outer is not None:
+        if topology is None:
+            raise ValueError("--outer is a rate of --topology: name the machine, as --topology 4*h100:8")
+        topology = f"{topology}@{outer}"
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     options = how.read()
     if memory is not None:

@@ -59,11 +59,13 @@ class Timeline(NamedTuple):
 
 
 def devices_of(topology: str) -> list[jax.Device]:
-    """The devices of a described TPU pod, in the runtime's order; `topology` is such as "v3:32x32" or "v5p:2x2x4"."""
+    """The devices of a described TPU pod, in the runtime's order; `topology` is such as "v3:32x32" or "2*v5p:2x2x4"."""
     if not installed("libtpu"):
         raise ValueError(f"describing TPUs needs their compiler, libtpu: {install('tpu')}")
+    slices, _, name = topology.partition("@")[0].rpartition("*")
+    many = {"num_slices": int(slices)} if slices.isdecimal() else {}
     try:
-        return list(topologies.get_topology_desc(topology_name=topology, platform="tpu").devices)
+        return list(topologies.get_topology_desc(topology_name=name, platform="tpu", **many).devices)
     except Exception as error:
         raise ValueError(
             f"topology {topology!r} is unknown to the TPU compiler: give the generation and its chips, as in v2:2x2, "
@@ -76,8 +78,9 @@ def mesh_for(plan: Plan, topology: str) -> Mesh:
     network, sizes = plan.machine.network, axis_sizes(plan.mesh)
     if network is None:
         raise ValueError(f"the plan is for {plan.machine.chip.name} devices: plan with topology={topology!r}")
-    devices = np.array(devices_of(topology), dtype=object)
-    return Mesh(devices[network.order.array], tuple(sizes))
+    devices = np.array(devices_of(topology), dtype=object).reshape(network.several, -1)
+    slices = 0 if network.domains is None else network.domains.array
+    return Mesh(devices[slices, network.order.array], tuple(sizes))
 
 
 def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool = False) -> jax.stages.Compiled:
@@ -117,7 +120,7 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
     if clock is None:
         raise ValueError(f"the clock of {plan.machine.chip.name} devices is not known: replay plans for TPUs")
     run = {instruction.name: instruction for instruction, _ in executed(program)}
-    lasting = {one.name: _seconds(one, _pairs(program, run[one.name]), plan) for one in every_collective(program)}
+    lasting = {one.name: _seconds(one, run[one.name], program, plan) for one in every_collective(program)}
     return play(program, 1 / clock.value, lasting)
 
 
@@ -132,7 +135,7 @@ def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeli
         if name in lasting:
             free, links = max(free, now) + lasting[name], links + lasting[name]
             arrivals[name] = free
-            awaited = () if instruction.opcode.endswith("-start") else (name,)
+            awaited = () if instruction.starts else (name,)
         for start in filter(arrivals.__contains__, awaited):
             arrived = max(now, arrivals.pop(start))
             waits[start], now = waits[start] + arrived - now, arrived
@@ -146,20 +149,23 @@ def _repeated(items: tuple[Item, ...]) -> Iterator[Instruction]:
             yield from _repeated(item.body)
 
 
-def _seconds(one: Collective, pairs: list[tuple[int, int]], plan: Plan) -> float:
-    """Modelled seconds of one collective: of an all-to-all by its step's axes, of a permute by its pairs of devices.
+def _seconds(one: Collective, start: Instruction, program: Program, plan: Plan) -> float:
+    """Modelled seconds of one collective: of an all-to-all by its step's axes, of a permute by its pairs of devices,
+    and of what leaves a slice by its bytes.
 
     The two permutes of a two-way ring take half of its seconds each.
     """
-    machine, moves = plan.machine, tuple[Move, ...]()
-    for step, layout in plan.walk.pairs[one.step or 0 :][:1]:
-        moves = step.work(layout, plan.dtype.itemsize, machine.chip).moves
+    machine, moves = plan.machine, list[Move]()
+    for step, layout in plan.walk.pairs[one.step or 0 :]:  # between slices the compiler drops scopes: then a later step
+        moves += step.work(layout, plan.dtype.itemsize, machine.chip).moves
+    if start.opcode == "recv":
+        return machine.outer_seconds(one.bytes)
     permutes = one.kind == "collective-permute"
     kind = "two-way ring" if permutes else one.kind
     if move := next((move for move in moves if move.kind == kind), None):
         return machine.move_seconds(move._replace(nbytes=one.bytes, times=1)) / (2 if permutes else 1)
     if permutes:
-        return machine.permute_seconds(pairs, one.bytes)
+        return machine.permute_seconds(_pairs(program, start), one.bytes)
     raise NotImplementedError(f"{one.kind} {one.name} has no price: its step of the plan sends none")
 
 

@@ -29,6 +29,7 @@ from .schedule import COLLECTIVES, Instruction, Program, executed, parse
 
 UNITS = ("matrix", "vector", "copy")
 KINDS = ("products", "fft", "permute", "all-to-all", "copies", "other", "idle")
+BETWEEN = {"ALL_TO_ALL": "all-to-all", "ONE_TO_ONE": "collective-permute"}
 SENT = {"collective-permute": "permute", "all-to-all": "all-to-all"}
 
 FREE = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "while", "call", "conditional"}
@@ -242,6 +243,9 @@ def sends(program: Program, instruction: Instruction) -> list[str]:
     own = instruction.opcode.removesuffix("-start")
     if own in COLLECTIVES:
         return [own]
+    if own == "recv":  # between slices of TPUs
+        how = instruction.attribute(r'_xla_megascale_transfer_type="(\w+)"')
+        return [BETWEEN[how]] if how in BETWEEN else []
     if own in FREE:
         return []
     return [part.opcode for part in program.inside(instruction) if part.opcode in COLLECTIVES]
@@ -249,7 +253,7 @@ def sends(program: Program, instruction: Instruction) -> list[str]:
 
 def _done(run: Sequence[_Stepped], at: int) -> int:
     name = run[at].instruction.name
-    if not run[at].instruction.opcode.endswith("-start"):
+    if not run[at].instruction.starts:
         return at
     for index, (instruction, *_) in enumerate(run[at + 1 :], at + 1):
         if name in instruction.operands and instruction.opcode.endswith("-update"):

@@ -63,6 +63,11 @@ class Instruction:
         cycles = self.attribute(r'"estimated_cycles":"(\d+)"')
         return int(cycles) if cycles else self.price
 
+    @property
+    def starts(self) -> bool:
+        """Whether another instruction waits for it."""
+        return self.opcode.endswith("-start") or self.opcode == "recv"
+
     def attribute(self, pattern: str) -> str:
         found = re.search(pattern, self.rest)
         return found[1] if found else ""

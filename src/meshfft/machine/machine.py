@@ -1,34 +1,26 @@
-"""Machines: a chip and the links of its devices, by name ("v3:32x32") or from a mesh.
+"""Machines: a chip and the network of its devices.
 
 compute = products + vector + memory        links = sum of moves
 seconds = compute + links                                             without overlap
         = compute / parts + max((1 - 1 / parts) compute, links)       if each part is sent during the next
 """
 
-import contextlib
 import dataclasses
-import functools
 import math
 from collections.abc import Iterable, Sequence
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.experimental.mesh_utils import create_device_mesh
-from jax.sharding import Mesh
 
-from ..layout.layout import AnyMesh, hashed_once
-from .chip import CHIPS, Chip, chip_for
-from .torus import Order, Torus, exchange_load, hops, loads, neighbour_order, ring_load
-
-ORDERS = ("ring", "jax")
-SWITCHED = 4  # chips per side of a cube that optical switches join
-EFFICIENCY = 0.7  # assumed share of the busiest link's rate that an all-to-all of many messages reaches
+from ..layout.layout import hashed_once
+from .chip import Chip
+from .network import Load, Network, collective_load, pair_load
 
 
 class Move(NamedTuple):
-    """Exchanges over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each."""
+    """Exchanges over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each;
+    or one of network.STAGES."""
 
     kind: str
     axes: tuple[str, ...]
@@ -76,15 +68,6 @@ def total(works: Iterable[Work]) -> Work:
     )
 
 
-class Network(NamedTuple):
-    """A torus, and the device at each position of a mesh with these axes; `kind` names the rule."""
-
-    torus: Torus
-    order: Order
-    names: tuple[str, ...]
-    kind: str = "given"
-
-
 class Seconds(NamedTuple):
     """Modelled seconds by resource, and in total, which is less than their sum if they overlap."""
 
@@ -101,7 +84,6 @@ class Machine:
     chip: Chip
     network: Network | None = None  # None if every device reaches every other alike
     devices: int = 1
-    slices: int = 1  # TPU slices, joined by a slower network
     device: jax.Device | None = None  # a local device for kernel trials; None without one
     failed: tuple[str, ...] = ()  # kernels that failed there; XLA's engine replaces them
 
@@ -111,17 +93,11 @@ class Machine:
             name = self.chip.name
             what = f"{name} is priced as a device for each core, where JAX makes one of both cores of a chip (megacore)"
             return f"{what}: a mesh there has half as many devices, each with twice the memory"
-        if self.slices > 1:
-            return f"{self.slices} TPU slices are priced as one: seconds between slices are underestimated"
-        domain = self.chip.domain
-        if domain is None or self.devices <= domain.value:
-            return None
-        usual = f"one NVLink domain ({domain.value:g} a node is usual)"
-        return f"{self.devices} GPUs are priced as {usual}: seconds between nodes are underestimated"
+        return None
 
     @property
     def count(self) -> int:
-        return self.devices if self.network is None else self.network.torus.size
+        return self.devices if self.network is None else self.network.order.array.size
 
     @property
     def most(self) -> int:
@@ -148,141 +124,46 @@ class Machine:
         return self.seconds(work).total
 
     def _links(self, work: Work) -> float:
-        if self.network is not None:
+        if self.network is not None and work.moves:
             return sum(map(self.move_seconds, work.moves))
-        starts = work.hops + work.all_to_alls
+        starts, rate = work.hops + work.all_to_alls, self.chip.link.value
+        if self.network is not None:  # a bound of the search, which does not know where bytes go
+            return work.sent_bytes / (rate + self.chip.outer.value if self.chip.outer else rate)
         if work.matrix_flops:
             starts += work.hops + work.parts  # for a hop's imaginary part, and for each product
-        return work.sent_bytes / self.chip.link.value + starts * self.chip.hop.value
+        return work.sent_bytes / rate + starts * self.chip.hop.value
 
     def move_seconds(self, move: Move) -> float:
         network = self.network
         if network is None:
             return move.times * (move.nbytes / self.chip.link.value + self.chip.hop.value)
-        axes = tuple(network.names.index(name) for name in move.axes)
-        if move.kind == "all-to-all":
-            load, far = exchange_load(network.torus, network.order, axes) / EFFICIENCY, sum(network.torus.shape) // 2
-        else:
-            load, far = ring_load(network.torus, network.order, axes, move.kind == "two-way ring"), 1
-        return move.times * (load * move.nbytes / self.chip.link.value + far * self.chip.hop.value)
+        axes = tuple(map(network.names.index, move.axes))
+        return move.times * self._load_seconds(collective_load(network, move.kind, axes), move.nbytes)
+
+    def outer_bytes(self, work: Work) -> int:
+        """Bytes that leave the busiest domain, for each of its devices."""
+        network, sent = self.network, 0.0
+        if network is None or network.domains is None:
+            return 0
+        for move in work.moves:
+            axes = tuple(map(network.names.index, move.axes))
+            sent += collective_load(network, move.kind, axes).outer * move.nbytes * move.times
+        return round(sent)
 
     def permute_seconds(self, pairs: Sequence[tuple[int, int]], nbytes: int) -> float:
         """A permute of `nbytes` between pairs (source, target) of positions in the mesh."""
-        load, far = 1.0, 1
+        load = Load(1.0, 1)
         if self.network is not None:
-            torus, order = self.network.torus, self.network.order.array.ravel()
-            sources, targets = order[np.array(pairs, int).reshape(-1, 2).T]
-            load, far = float(loads(torus, sources, targets, 1).max(initial=0)), hops(torus, sources, targets)
-        return load * nbytes / self.chip.link.value + far * self.chip.hop.value
+            load = pair_load(self.network, *np.array(pairs, int).reshape(-1, 2).T)
+        return self._load_seconds(load, nbytes)
 
+    def outer_seconds(self, nbytes: int) -> float:
+        """A message of each device to another domain."""
+        return self._load_seconds(Load(outer=1.0, messages=1), nbytes)
 
-class Topology(NamedTuple):
-    name: str
-    chip: Chip
-    torus: Torus | None
-    devices: int
-
-
-def topology(name: str | Topology) -> Topology:
-    """The machine of a name: chip, colon, chips along each torus axis, or the number of devices."""
-    if isinstance(name, Topology):
-        return name
-    if not isinstance(name, str):
-        raise TypeError(f"topology is {name!r}: give a name, such as 'v5e:4x4'")
-    kind, _, text = name.partition(":")
-    if kind not in CHIPS:
-        raise ValueError(f"topology {name!r} names no chip that is known: begin with one of {', '.join(CHIPS)}")
-    chip, words = CHIPS[kind], text.split("x")
-    example = f"{kind}:{'x'.join(map(str, chip.torus)) or 8}"
-    if not all(word.isdecimal() and int(word) > 0 for word in words):
-        what = "chips lie along each axis" if chip.torus else "devices there are"
-        raise ValueError(f"topology {name!r} does not say how many {what}: write it as {example}")
-    shape = tuple(int(word) for word in words)
-    if not chip.torus:
-        if len(shape) != 1:
-            raise ValueError(f"topology {name!r}: {kind} devices form no torus: give their number, as {example}")
-        return Topology(name, chip, None, shape[0])
-    if len(shape) != len(chip.torus):
-        axes = f"{kind} has {len(chip.torus)} axes, not {len(shape)}"
-        raise ValueError(f"topology {name!r}: {axes}: give chips along each, as {example}")
-    if any(size > most for size, most in zip(sorted(shape), sorted(chip.torus), strict=True)):
-        raise ValueError(f"topology {name!r} is larger than the largest {kind}: give at most {example}")
-    return Topology(name, chip, torus_of(chip, shape), math.prod(shape) * chip.devices)
-
-
-def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
-    """The torus of a slice. An axis wraps if it has the pod's length, or, with optical switches, a multiple of four.
-
-    Source: How to Scale Your Model, TPUs (v4, v5p, v7x); Jouppi et al., CACM 63(7), 2020 (v2, v3).
-    """
-    switched = len(chip.torus) == 3
-    wraps = tuple(n % SWITCHED == 0 if switched else n == most for n, most in zip(shape, chip.torus, strict=True))
-    return Torus(shape, wraps, chip.devices)
-
-
-@functools.lru_cache(maxsize=256)
-def jax_order(torus: Torus, sizes: tuple[int, ...], kind: str) -> Order:
-    """The order of `jax.make_mesh` on devices of a kind such as "TPU v5" (v5p), or of its remedy if it refuses."""
-    numbers = np.arange(torus.size)
-    coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])
-    alike = functools.partial(SimpleNamespace, device_kind=kind, platform="tpu", process_index=0, slice_index=0)
-    devices = [alike(id=n, coords=tuple(map(int, at)), core_on_chip=n % torus.cores) for n, at in enumerate(coords)]
-    for split in (kind in ("TPU v5 lite", "TPU v5e"), True):
-        try:
-            mesh = create_device_mesh(sizes, devices, allow_split_physical_axes=split)
-        except (NotImplementedError, AssertionError):  # asserts that a v4 or v5p chip is one device
-            continue
-        return Order.of(np.array([device.id for device in mesh.flat]).reshape(sizes))
-    return Order.of(numbers.reshape(sizes))
-
-
-@functools.lru_cache(maxsize=1024)
-def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], kind: str = "ring") -> Machine:
-    """The machine with its devices on a mesh, in rings of neighbours or in the order of `jax.make_mesh`."""
-    count = math.prod(sizes)
-    if count != where.devices:
-        raise ValueError(f"the mesh has {count} devices, {where.name} has {where.devices}: use all of them")
-    if where.torus is None:
-        return Machine(where.chip, devices=count)
-    if kind == "jax":
-        return Machine(where.chip, Network(where.torus, jax_order(where.torus, sizes, where.chip.kind), names, kind))
-    ascending = np.argsort(sizes, kind="stable")  # one search serves all orders of the mesh axes
-    devices = neighbour_order(where.torus, tuple(sizes[axis] for axis in ascending)).array
-    order = Order.of(devices.transpose(np.argsort(ascending)))
-    return Machine(where.chip, Network(where.torus, order, names, kind))
-
-
-@functools.lru_cache(maxsize=64)
-def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
-    """The machine of a mesh: its chip, and the torus if its devices have coordinates; one device without a mesh."""
-    if not isinstance(mesh, Mesh):
-        kind = getattr(mesh, "abstract_device", None)
-        shown = platform if mesh is None else getattr(kind, "platform", None)
-        chip = chip_for(shown, getattr(kind, "device_kind", ""))
-        return Machine(chip, devices=1 if mesh is None else mesh.size, device=device_of(chip, mesh, platform))
-    first, slices = mesh.devices.flat[0], {getattr(device, "slice_index", 0) for device in mesh.devices.flat}
-    chip = chip_for(first.platform, first.device_kind)
-    tried = device_of(chip, mesh)
-    alike = Machine(chip, devices=mesh.size, slices=len(slices) if chip.torus else 1, device=tried)
-    if not chip.torus or not hasattr(first, "coords") or alike.slices > 1:
-        return alike
-    coords = np.array([device.coords[: len(chip.torus)] for device in mesh.devices.flat])
-    cores = np.array([device.core_on_chip for device in mesh.devices.flat])
-    coords = coords - coords.min(0)
-    torus = torus_of(chip, tuple(int(n) for n in coords.max(0) + 1))
-    if torus.size != mesh.devices.size:
-        return alike
-    order = Order.of(torus.numbers(coords, cores).reshape(mesh.devices.shape))
-    return Machine(chip, Network(torus, order, tuple(mesh.axis_names)), device=tried)
-
-
-def device_of(chip: Chip, mesh: AnyMesh | None, platform: str | None = None) -> jax.Device | None:
-    """A local device on which kernels of a chip can be tried, or None; devices of a described pod do not count."""
-    if chip.scratch is None or not (platform or isinstance(mesh, Mesh)):
-        return None
-    there = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []
-    if platform:
-        with contextlib.suppress(RuntimeError):
-            there = there or jax.local_devices(backend=chip.platform)
-    near = (d for d in there if d.platform == chip.platform and d.device_kind.startswith(chip.kind))
-    return next((d for d in near if isinstance(d, jax.Device) and d in d.client.local_devices()), None)
+    def _load_seconds(self, load: Load, nbytes: int) -> float:
+        """Both levels carry their messages at the same time."""
+        inner = load.inner * nbytes / self.chip.link.value + load.far * self.chip.hop.value
+        if not load.messages or self.chip.outer is None or self.chip.start is None:
+            return inner
+        return max(inner, load.outer * nbytes / self.chip.outer.value + load.messages * self.chip.start.value)

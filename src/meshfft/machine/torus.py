@@ -190,7 +190,7 @@ def _sum(costs: Sequence[Cost]) -> Cost:
 
 def _splits(torus: Torus, sizes: Sizes) -> Iterator[tuple[tuple[Digit, ...], ...]]:
     """The digits of every mesh axis, for every split of the torus axes, fewest digits first."""
-    rows = itertools.product(*(_factors(size, sizes) for size in (*torus.shape, torus.cores)))
+    rows = itertools.product(*(factors(size, sizes) for size in (*torus.shape, torus.cores)))
     grids = [grid for grid in rows if tuple(map(math.prod, zip(*grid, strict=True))) == sizes]
     for grid in sorted(grids, key=lambda grid: sum(f > 1 for row in grid for f in row)):
         for stacks in itertools.product(*(itertools.permutations(j for j, f in enumerate(r) if f > 1) for r in grid)):
@@ -203,11 +203,11 @@ def _splits(torus: Torus, sizes: Sizes) -> Iterator[tuple[tuple[Digit, ...], ...
             yield tuple(map(tuple, digits))
 
 
-def _factors(size: int, sizes: Sizes) -> list[Sizes]:
+def factors(size: int, sizes: Sizes) -> list[Sizes]:
     if not sizes:
         return [()] if size == 1 else []
     shares = (f for f in range(1, sizes[0] + 1) if sizes[0] % f == size % f == 0)
-    return [(f, *rest) for f in shares for rest in _factors(size // f, sizes[1:])]
+    return [(f, *rest) for f in shares for rest in factors(size // f, sizes[1:])]
 
 
 @functools.lru_cache(maxsize=4096)

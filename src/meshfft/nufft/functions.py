@@ -14,7 +14,7 @@ from jax.typing import DTypeLike
 
 from ..layout.layout import AnyMesh, Spec
 from ..layout.padded_array import AnyArray, Transformed
-from ..machine.machine import Topology
+from ..machine.topology import Topology
 from ..operators.transform import integers
 from ..plans.planning import laid_out, machines
 from ..plans.request import Setting, on_arrays, read

@@ -24,7 +24,8 @@ from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from ..layout.padded_array import AnyStored, Transformed, padded, stored_of
 from ..layout.placement import reshard, without_padding
 from ..machine.chip import Chip
-from ..machine.machine import Machine, device_of
+from ..machine.machine import Machine
+from ..machine.topology import device_of
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.operands import operand_of
 from ..steps.problem import Problem

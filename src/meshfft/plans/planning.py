@@ -10,9 +10,9 @@ from jax.sharding import AbstractMesh, PartitionSpec
 from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
 from ..layout.memory import check_blocks, check_held, room_of
 from ..layout.reading import mesh_here
-from ..machine.machine import ORDERS as DEVICE_ORDERS
-from ..machine.machine import Machine, Topology, device_of, machine_of, placed
-from ..machine.machine import topology as named
+from ..machine.machine import Machine
+from ..machine.topology import Topology, machine_of, placements
+from ..machine.topology import topology as named
 from ..numerics.dtypes import check_reached, real_dtype
 from ..numerics.units import quantity
 from ..operators.operands import entries, sampled
@@ -281,8 +281,5 @@ def _framed(walk: Walk, widths: Widths) -> Walk:
 def machines(mesh: AnyMesh | None, topology: str | Topology | None) -> Iterator[Machine]:
     if topology is None:
         yield machine_of(mesh)
-        return
-    where, sizes = named(topology), axis_sizes(mesh)
-    for kind in DEVICE_ORDERS if where.torus is not None and len(sizes) > 1 else DEVICE_ORDERS[:1]:
-        machine, device = placed(where, tuple(sizes.values()), tuple(sizes), kind), device_of(where.chip, mesh)
-        yield machine if device is None else dataclasses.replace(machine, device=device)
+    else:
+        yield from placements(named(topology), mesh)

@@ -20,7 +20,8 @@ from ..layout.layout import AnyMesh, Layout, Spec, hashed_once
 from ..layout.memory import Room, room, room_of
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed, stored_of
 from ..layout.reading import check_context, check_kept, is_plain, seen, seen_by_sharding
-from ..machine.machine import Machine, machine_of
+from ..machine.machine import Machine
+from ..machine.topology import machine_of
 from ..numerics.dtypes import check_numeric, wide_types
 from .deferred_primitive import deferred
 

@@ -72,6 +72,8 @@ def plan_values(plan: Any) -> dict[str, object]:
         "caveat": plan.machine.caveat,
         "failed_kernels": list(plan.machine.failed),
         "device_order": None if plan.machine.network is None else plan.machine.network.kind,
+        "outer_bytes_per_device": plan.machine.outer_bytes(plan.work),
+        "outer_mesh": None if plan.machine.network is None else plan.machine.network.outside,
     }
 
 
@@ -150,9 +152,17 @@ def brief(step: str) -> str:
 def machine_words(machine: Machine) -> str:
     kind, network = f"{machine.chip.name} devices", machine.network
     orders = {"ring": " ordered in rings of neighbours", "jax": " in JAX's order"}
+    where = orders.get(network.kind, "") if network is not None and network.torus is not None else ""
+    if network is not None and network.domains is not None:
+        along = network.outside and [
+            f"{name}={n}" for name, n in zip(network.names, network.outside, strict=True) if n > 1
+        ]
+        where += f" in {network.several} {machine.chip.domains}" + (
+            f", {', '.join(along)} of the mesh" if along else ""
+        )
     failed = f"XLA's engine, as kernels failed here: {', '.join(machine.failed)}" if machine.failed else None
     beside = f" ({'; '.join(filter(None, (machine.caveat, failed)))})" if machine.caveat or failed else ""
-    return kind + (orders.get(network.kind, "") if network is not None else "") + beside
+    return kind + where + beside
 
 
 def memory_words(peak_bytes: int, machine: Machine) -> str:
@@ -200,6 +210,8 @@ def _dots(plan: Any) -> set[Dot]:
 
 def _account(plan: Any) -> str:
     seconds = [] if plan.seconds is None else [time_words(plan.seconds_by_resource)]
+    if leaving := plan.machine.outer_bytes(plan.work):
+        seconds.append(f"{quantity(leaving, 'B')} per device leave the {plan.machine.chip.domains[:-1]}")
     return "; ".join([memory_words(plan.peak_bytes, plan.machine), *seconds, _error(plan)])
 
 

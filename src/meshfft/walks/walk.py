@@ -16,7 +16,8 @@ from ..collectives.all_to_all import Pieces, count, halfway, joined
 from ..collectives.wires import EXACT, Wire
 from ..kept import Trial
 from ..layout.layout import Cuts, Layout, hashed_once
-from ..machine.chip import GENERIC, Chip, CompilerOptions
+from ..machine.chip import Chip, CompilerOptions
+from ..machine.chips import GENERIC
 from ..machine.machine import Work, total
 from ..numerics.dtypes import Error, unit_of
 from ..numerics.split_complex import Block, in_planes, split

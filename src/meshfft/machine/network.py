@@ -1,0 +1,133 @@
+"""A network of two levels: domains of near devices (TPU slices, GPU nodes, hosts), joined by a slower network.
+
+A message inside a domain takes its torus, or its switch. One to another domain takes the adapter of its device, which
+some devices share, so that the share of each carries
+
+    sum over messages that leave through an adapter of their bytes / devices that share it
+
+Invariant: with one domain nothing leaves, and the loads are those of its torus.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from .torus import Order, Torus, exchange, exchange_load, hops, loads, ring, ring_load
+
+EFFICIENCY = 0.7  # assumed share of the busiest link's rate that an all-to-all of many messages reaches on a torus
+STAGES = ("inner all-to-all", "outer all-to-all")  # of an all-to-all inside each domain, then between domains
+
+
+class Network(NamedTuple):
+    """Where the device at each position of a mesh with these axes is; `kind` names the rule."""
+
+    torus: Torus | None  # of each domain; None if every device there reaches every other alike
+    order: Order  # device of its domain
+    names: tuple[str, ...]
+    kind: str = "given"
+    domains: Order | None = None  # domain; None if there is one
+    sharing: int = 1  # devices that share an adapter; 0: all of a domain
+
+    @property
+    def several(self) -> int:
+        return 1 if self.domains is None else int(self.domains.array.max()) + 1
+
+    @property
+    def outside(self) -> tuple[int, ...] | None:
+        """Domains along each mesh axis; None if they are no grid of equal blocks, as `create_hybrid_device_mesh`
+        makes them."""
+        grid = np.zeros([1] * len(self.names), int) if self.domains is None else self.domains.array
+        for axis, size in enumerate(grid.shape):
+            inner = next(n for n in range(size, 0, -1) if size % n == 0 and _runs(grid, axis, n))
+            grid = grid.take(range(0, size, inner), axis)
+        return grid.shape if grid.size == self.several else None
+
+
+def _runs(grid: np.ndarray, axis: int, n: int) -> bool:
+    first = np.arange(grid.shape[axis]) // n * n
+    return bool((grid == grid.take(first, axis)).all())
+
+
+class Load(NamedTuple):
+    """What one collective puts on both levels, in blocks of one device."""
+
+    inner: float = 0.0  # over the busiest link of a domain
+    far: int = 0  # hops there, in sequence
+    outer: float = 0.0  # through the busiest adapter, for each device that shares it
+    messages: int = 0  # that one device sends to other domains
+
+
+@functools.lru_cache(maxsize=4096)
+def collective_load(network: Network, kind: str, axes: tuple[int, ...]) -> Load:
+    """Load of a collective of this kind (see Move) over mesh axes."""
+    torus, order, whole = network.torus, network.order, kind == "all-to-all"
+    if network.domains is None and torus is not None:
+        if whole:
+            return Load(exchange_load(torus, order, axes) / EFFICIENCY, sum(torus.shape) // 2)
+        return Load(ring_load(torus, order, axes, kind == "two-way ring"), 1)
+    positions, count = np.arange(order.array.size).reshape(order.sizes), math.prod(order.sizes[a] for a in axes)
+    if kind.endswith("ring"):
+        ways = [1, -1] if kind == "two-way ring" and count > 2 else [1]
+        sources, targets = np.concatenate([ring(positions, axes, way) for way in ways], axis=1)
+        return pair_load(network, sources, targets)
+    sources, targets = exchange(positions, axes)
+    parts = float(count)
+    if not whole:
+        where, seat = _domain(network), _seats(network, positions, axes)
+        within = where[sources] == where[targets]
+        inside = kind == STAGES[0]
+        chosen = within if inside else ~within & (seat[sources] == seat[targets])
+        sources, targets = sources[chosen], targets[chosen]
+        parts = np.bincount(sources).max(initial=0) + 1.0
+    load = pair_load(network, sources, targets, 1 / parts)
+    if torus is None:
+        return load
+    if load.messages:  # the compiler sends all of it through the hosts, a device's own part too
+        return Load(outer=1.0, messages=load.messages)
+    return load._replace(inner=load.inner / EFFICIENCY, far=sum(torus.shape) // 2)
+
+
+def pair_load(network: Network, sources: np.ndarray, targets: np.ndarray, blocks: float = 1.0) -> Load:
+    """Load of messages of so many blocks between positions of the mesh, all at once."""
+    where, device, torus = _domain(network), network.order.array.ravel(), network.torus
+    leaves = where[sources] != where[targets]
+    near = sources[~leaves], targets[~leaves]
+    if torus is None:
+        inner, far = float(np.bincount(near[0]).max(initial=0)) * blocks, int(near[0].size > 0)
+    else:
+        each = [[one[where[near[0]] == domain] for one in near] for domain in range(network.several)]
+        every = [(device[of], device[to]) for of, to in each]
+        inner = max(float(loads(torus, of, to, blocks).max(initial=0)) for of, to in every)
+        far = max(hops(torus, of, to) for of, to in every)
+    gone, size = sources[leaves], where.size // network.several
+    sharing = network.sharing or size
+    adapters = (where * size + device) // sharing
+    busiest = int(np.bincount(adapters[gone]).max(initial=0))
+    return Load(inner, far, busiest * blocks / sharing, int(np.bincount(gone).max(initial=0)))
+
+
+def mixes(network: Network | None, axes: tuple[str, ...]) -> bool:
+    """Whether an all-to-all over these axes joins several devices of several domains, so that two stages differ."""
+    if network is None or network.domains is None:
+        return False
+    numbers = tuple(map(network.names.index, axes))
+    inner, outer = (collective_load(network, stage, numbers) for stage in STAGES)
+    return inner.inner > 0 and outer.outer > 0
+
+
+def _domain(network: Network) -> np.ndarray:
+    if network.domains is None:
+        return np.zeros(network.order.array.size, int)
+    return network.domains.array.ravel()
+
+
+def _seats(network: Network, positions: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Number of each position among those of its domain in its ring."""
+    rest = [axis for axis in range(positions.ndim) if axis not in axes]
+    rings = positions.transpose(*rest, *axes).reshape(-1, math.prod(positions.shape[a] for a in axes))
+    where, seats = _domain(network), np.zeros(positions.size, int)
+    alike = where[rings][:, :, None] == where[rings][:, None, :]
+    seats[rings.ravel()] = np.tril(alike, -1).sum(2).ravel()
+    return seats
