@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
-from meshfft.machine import chip, machine
+from meshfft.machine import chips, topology
 from meshfft.plans import request
 from meshfft.steps import Problem
 from meshfft.walks.search import offered
@@ -75,9 +75,9 @@ def mesh(sizes: Sequence[int], kind: AxisType = AxisType.Auto) -> Mesh:
 @contextlib.contextmanager
 def chips_without_caches(wanted: bool = True) -> Iterator[None]:
     """Plans as for chips whose dense products go by planes, as those of TPUs and GPUs do."""
-    row = dataclasses.replace(chip.CPU, cached=not wanted)
-    seen = (machine.machine_of, request._by_sharding)
-    with mock.patch.object(machine, "chip_for", lambda *of: row):
+    row = dataclasses.replace(chips.CPU, cached=not wanted)
+    seen = (topology.machine_of, request._by_sharding)
+    with mock.patch.object(topology, "chip_for", lambda *of: row):
         for cache in seen:
             cache.cache_clear()
         try:

@@ -90,7 +90,7 @@ def walks(topology: str) -> dict[str, Any]:
 
 def slices(topology: str) -> dict[str, Any]:
     """Collectives of programs over several slices, and bytes between slices: of the plan, and of the program."""
-    made = {}
+    made = dict[str, Any]()
     for method in ("auto", "transpose", "cooley-tukey", "kdft"):
         plan = mf.plan((64,) * 3, topology=topology, method=method)
         found = report(compile_plan(plan, mesh_for(plan, topology), planes=True)).collectives

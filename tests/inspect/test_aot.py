@@ -157,7 +157,7 @@ def test_a_permute_costs_what_its_pairs_load() -> None:
     plan = mf.plan((64, 64), mesh=AbstractMesh((4, 4), ("x", "y")), topology="v5e:4x4", method="transpose")
     first = next(j for j, step in enumerate(plan.walk.steps) if not step.dims)
     chip, network = plan.machine.chip, plan.machine.network
-    assert network is not None
+    assert network is not None and network.torus is not None
     order, seconds = network.order.array.ravel(), dict[int, float]()
     far = [hops(network.torus, order[:1], order[j : j + 1]) for j in range(16)]
     for many in (1, max(far)):  # the first device sends to a neighbour, or across the torus

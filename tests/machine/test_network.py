@@ -50,7 +50,8 @@ def test_loads_are_those_of_every_message(name: str, sizes: tuple[int, ...]) -> 
         pairs = [(int(a), int(b)) for a, b in rng.integers(0, math.prod(sizes), (200, 2)) if a != b]
         sharing = network.sharing or size
         inside, adapter, messages = _counted(network, pairs, sharing)
-        found = pair_load(network, *np.array(pairs).T, 0.5)
+        sources, targets = np.array(pairs).T
+        found = pair_load(network, sources, targets, 0.5)
         assert found == Load(inside / 2, 1, adapter / sharing / 2, messages)
 
 
@@ -81,8 +82,10 @@ def test_slices_of_tpus_send_whole_blocks() -> None:
     assert collective_load(network, "all-to-all", (0,)) == Load(outer=1.0, messages=4)
     inner = collective_load(network, STAGES[0], (0,))
     torus, first = Torus((2, 2), (False, False)), np.arange(4)
-    pairs = np.array([(a, b) for a, b in itertools.permutations(first, 2)])
-    assert inner.inner == pytest.approx(loads(torus, *pairs.T, 1 / 4).max() / EFFICIENCY) and inner.messages == 0
+    sources, targets = np.array([(a, b) for a, b in itertools.permutations(first, 2)]).T
+    assert (
+        inner.inner == pytest.approx(loads(torus, sources, targets, 1 / 4).max() / EFFICIENCY) and inner.messages == 0
+    )
 
 
 @pytest.mark.parametrize("outside", [(4, 1), (1, 4), (2, 2)])

@@ -13,7 +13,7 @@ from reference import at_points, error, noise
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import from_spec
-from meshfft.machine import machine
+from meshfft.machine import topology as machine
 from meshfft.nufft.planning import plan_to_points
 from meshfft.nufft.problem import problem_of
 from meshfft.numerics.dtypes import dots_of

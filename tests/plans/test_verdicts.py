@@ -34,11 +34,12 @@ from meshfft.collectives.all_to_all import Came, Ports, Rows
 from meshfft.collectives.wires import Int16
 from meshfft.functions import calls
 from meshfft.kept import Trial, failing
+from meshfft.machine import topology as topologies
 from meshfft.machine.chips import CHIPS
 from meshfft.machine.topology import device_of, machine_of, placed, topology
 from meshfft.nufft.grid.form import chosen
 from meshfft.nufft.grid.window import window
-from meshfft.plans import execute, planning, request
+from meshfft.plans import execute, request
 from meshfft.tpu import gridding
 from meshfft.tpu.lines import short
 from meshfft.tpu.trials import RealTrial, of_lines, of_points, of_wires
@@ -112,7 +113,7 @@ def tpus() -> Iterator[None]:
         return dataclasses.replace(placed(topology(POD), sizes, tuple(mesh.shape)), device=here)
 
     with (
-        mock.patch.object(planning, "device_of", lambda chip, mesh, platform=None: here),
+        mock.patch.object(topologies, "device_of", lambda chip, mesh, platform=None: here),
         mock.patch.object(execute, "device_of", lambda chip, mesh, platform=None: here),
         mock.patch.object(request, "machine_of", machine),
     ):
@@ -295,7 +296,7 @@ def test_a_plan_of_a_described_mesh_is_refused_where_its_kernels_fail(tpus: None
     """Catches a plan that was made where nothing could be tried, and runs by a broken kernel."""
     where, spec = mesh((8,)), P("x")
     described = AbstractMesh((8,), ("x",))
-    with mock.patch.object(planning, "device_of", lambda *_: None):
+    with mock.patch.object(topologies, "device_of", lambda *_: None):
         plan = mf.plan(SHAPE, mesh=described, topology=POD, **PLANS)
     assert "(vector)" in plan.name
     with (

@@ -224,6 +224,14 @@ def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> Spec:
     return tuple(None if word in ("", "-") else tuple(word.split("+")) for word in words)
 
 
+def read_topology(name: str | None, outer: str | None, compiling: bool) -> str | None:
+    if name is None and compiling:
+        raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
+    if outer is not None and name is None:
+        raise ValueError("--outer is a rate of --topology: name the machine, as --topology 4*h100:8")
+    return name if outer is None else f"{name}@{outer}"
+
+
 def read_bytes(text: str, flag: str) -> int:
     match = re.fullmatch(rf"({DIGITS}(?:\.[0-9]{{0,19}})?) ?([kKMGT]i?)?B?", text.strip())
     nbytes = int(float(match[1]) * UNITS[(match[2] or "").replace("K", "k")]) if match else 0

@@ -68,12 +68,7 @@ def plan(
     mesh that those devices can form is tried. With --memory, what meshfft
     transform --memory reads, writes and holds, on the devices of one process.
     """
-    if topology is None and compiling:
-        raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
-    if outer is not None:
-        if topology is None:
-            raise ValueError("--outer is a rate of --topology: name the machine, as --topology 4*h100:8")
-        topology = f"{topology}@{outer}"
+    topology = flags.read_topology(topology, outer, compiling)
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     options = how.read()
     if memory is not None:
