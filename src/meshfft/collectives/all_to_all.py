@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from ..layout.elements import cleared
@@ -30,6 +31,7 @@ UNFUSED = 8  # least chunks of a join that XLA does not fuse
 MOST_PARTS = 16  # most parts that are copied into the block one by one
 Grid = tuple[tuple[int, int], ...]
 Chunks = dict[tuple[int, ...], Array]
+Stages = tuple[tuple[int, ...], ...]  # devices of a ring, by domain, for an all-to-all in two stages
 
 
 def fits(shape: Sequence[int], grid: Grid) -> bool:
@@ -93,23 +95,42 @@ def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...], wire: Wire = 
     return [received[j] for j in range(len(chunks))]
 
 
-def exchange_shares(shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT) -> B:
-    """`exchange` of chunks stacked along a leading dimension, as one message."""
+def exchange_shares(shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT, stages: Stages = ()) -> B:
+    """`exchange` of chunks stacked along a leading dimension, as one message. In two stages a share first goes to the
+    device of its own domain that has the number of its target there, then with all of those to the target's domain."""
     if lax.axis_size(axis_names) == 1:
         return shares
-    return carried(lambda rows: lax.all_to_all(rows, axis_names, 0, 0), shares, wire, first=1)
+    order = np.array(stages)
+
+    def send(rows: Array) -> Array:
+        if not stages:
+            return lax.all_to_all(rows, axis_names, 0, 0)
+        parts, *share = rows.shape
+        rows = rows[order.ravel()].reshape(*order.shape, *share)
+        rows = lax.all_to_all(rows, axis_names, 1, 1, axis_index_groups=order.tolist())
+        rows = lax.all_to_all(rows, axis_names, 0, 0, axis_index_groups=order.T.tolist())
+        return rows.reshape(parts, *share)[np.argsort(order.ravel())]
+
+    return carried(send, shares, wire, first=1)
 
 
-def exchange_packed(block: B, axis_names: tuple[str, ...], split_dim: int, concat_dim: int, wire: Wire = EXACT) -> B:
+def exchange_packed(
+    block: B,
+    axis_names: tuple[str, ...],
+    split_dim: int,
+    concat_dim: int,
+    wire: Wire = EXACT,
+    stages: Stages = (),
+) -> B:
     """Splits `split_dim` over the ring of mesh axes and joins received chunks along `concat_dim`, in ring order. Each
     device sends (p - 1)/p of its block, as one message per plane, or as one in all if the wire is lossy."""
     parts = lax.axis_size(axis_names)
     if parts == 1:
         return block
-    if not wire.lossy:
+    if not wire.lossy and not stages:
         return jax.tree.map(lambda x: lax.all_to_all(x, axis_names, split_dim, concat_dim, tiled=True), block)
     shares = jax.tree.map(lambda x: jnp.moveaxis(unfolded(x, split_dim, parts), split_dim, 0), block)
-    received = exchange_shares(shares, axis_names, wire)
+    received = exchange_shares(shares, axis_names, wire, stages)
     return jax.tree.map(lambda x: folded(jnp.moveaxis(x, 0, concat_dim), concat_dim), received)
 
 

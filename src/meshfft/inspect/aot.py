@@ -26,6 +26,7 @@ from ..layout.layout import axis_sizes
 from ..layout.padded_array import padded
 from ..machine.chip import Chip
 from ..machine.machine import Move
+from ..machine.network import STAGES
 from ..numerics.dtypes import real_dtype
 from ..plans.plan import Plan
 from .hlo import Collective, KernelRuns, Spent, cycles, every_collective, kernels, program_of
@@ -161,8 +162,8 @@ def _seconds(one: Collective, start: Instruction, program: Program, plan: Plan) 
     if start.opcode == "recv":
         return machine.outer_seconds(one.bytes)
     permutes = one.kind == "collective-permute"
-    kind = "two-way ring" if permutes else one.kind
-    if move := next((move for move in moves if move.kind == kind), None):
+    kinds = ("two-way ring",) if permutes else (one.kind, STAGES[0])
+    if move := next((move for move in moves if move.kind in kinds), None):
         return machine.move_seconds(move._replace(nbytes=one.bytes, times=1)) / (2 if permutes else 1)
     if permutes:
         return machine.permute_seconds(_pairs(program, start), one.bytes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..layout.layout import hashed_once
 from .chip import Chip
-from .network import Load, Network, collective_load, pair_load
+from .network import Load, Network, collective_load, pair_load, ring_domains
 
 
 class Move(NamedTuple):
@@ -139,6 +139,14 @@ class Machine:
             return move.times * (move.nbytes / self.chip.link.value + self.chip.hop.value)
         axes = tuple(map(network.names.index, move.axes))
         return move.times * self._load_seconds(collective_load(network, move.kind, axes), move.nbytes)
+
+    def stages(self, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        """The numbers in a ring over these axes of the devices of each domain, if an all-to-all can go in two stages,
+        inside the domains and then between them."""
+        network = self.network
+        if network is None or network.domains is None:
+            return ()
+        return ring_domains(network, tuple(map(network.names.index, axes)))
 
     def outer_bytes(self, work: Work) -> int:
         """Bytes that leave the busiest domain, for each of its devices."""

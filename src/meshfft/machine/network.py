@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .torus import Order, Torus, exchange, exchange_load, hops, loads, ring, ring_load
+from .torus import Order, Torus, exchange, exchange_load, hops, loads, ring, ring_load, rings_of
 
 EFFICIENCY = 0.7  # assumed share of the busiest link's rate that an all-to-all of many messages reaches on a torus
 STAGES = ("inner all-to-all", "outer all-to-all")  # of an all-to-all inside each domain, then between domains
@@ -108,13 +108,14 @@ def pair_load(network: Network, sources: np.ndarray, targets: np.ndarray, blocks
     return Load(inner, far, busiest * blocks / sharing, int(np.bincount(gone).max(initial=0)))
 
 
-def mixes(network: Network | None, axes: tuple[str, ...]) -> bool:
-    """Whether an all-to-all over these axes joins several devices of several domains, so that two stages differ."""
-    if network is None or network.domains is None:
-        return False
-    numbers = tuple(map(network.names.index, axes))
-    inner, outer = (collective_load(network, stage, numbers) for stage in STAGES)
-    return inner.inner > 0 and outer.outer > 0
+@functools.lru_cache(maxsize=1024)
+def ring_domains(network: Network, axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The numbers in a ring of the devices of each domain; () if rings differ, or a stage would have no messages."""
+    rings = _domain(network)[rings_of(np.arange(network.order.array.size).reshape(network.order.sizes), axes)]
+    first = (rings[:, :, None] == rings[:, None, :]).argmax(2)  # the first of its domain, in each ring
+    groups = tuple(tuple(map(int, np.flatnonzero(first[0] == one))) for one in np.unique(first[0]))
+    alike = bool((first == first[0]).all()) and len({len(group) for group in groups}) == 1
+    return groups if alike and len(groups) > 1 and len(groups[0]) > 1 else ()
 
 
 def _domain(network: Network) -> np.ndarray:
@@ -125,9 +126,7 @@ def _domain(network: Network) -> np.ndarray:
 
 def _seats(network: Network, positions: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """Number of each position among those of its domain in its ring."""
-    rest = [axis for axis in range(positions.ndim) if axis not in axes]
-    rings = positions.transpose(*rest, *axes).reshape(-1, math.prod(positions.shape[a] for a in axes))
-    where, seats = _domain(network), np.zeros(positions.size, int)
+    rings, where, seats = rings_of(positions, axes), _domain(network), np.zeros(positions.size, int)
     alike = where[rings][:, :, None] == where[rings][:, None, :]
     seats[rings.ravel()] = np.tril(alike, -1).sum(2).ravel()
     return seats

@@ -83,13 +83,13 @@ def hops(torus: Torus, sources: np.ndarray, targets: np.ndarray) -> int:
 
 def ring(order: np.ndarray, axes: tuple[int, ...], step: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Sources and targets of one hop of all rings: a device receives from the one `step` (1 or -1) ahead."""
-    rings = _rings(order, axes)
+    rings = rings_of(order, axes)
     return np.roll(rings, -step, axis=1).ravel(), rings.ravel()
 
 
 def exchange(order: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Sources and targets of an all-to-all over mesh axes: all ordered pairs of different devices in each ring."""
-    rings = _rings(order, axes)
+    rings = rings_of(order, axes)
     source, target = np.nonzero(~np.eye(rings.shape[1], dtype=bool))
     return rings[:, source].ravel(), rings[:, target].ravel()
 
@@ -115,7 +115,7 @@ def _exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
     return float(loads(torus, sources, targets, 1 / math.prod(order.sizes[a] for a in axes)).max(initial=0))
 
 
-def _rings(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+def rings_of(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     rest = [axis for axis in range(order.ndim) if axis not in axes]
     return order.transpose(*rest, *axes).reshape(-1, math.prod(order.shape[a] for a in axes))
 

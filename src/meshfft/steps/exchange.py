@@ -14,6 +14,7 @@ from jax import Array
 from ..collectives.all_to_all import (
     Chunks,
     Grid,
+    Stages,
     count,
     cut,
     divided,
@@ -27,6 +28,7 @@ from ..collectives.wires import Wire
 from ..layout.layout import Cut, Cuts, Layout, even_cuts, join_axes, nested, real_cuts
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
+from ..machine.network import STAGES
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, folded, in_complex, resize, resize_each, unfolded
 from ..operators.matrices import Matrix
@@ -36,6 +38,7 @@ from .problem import LARGE_BYTES, Held, Least, Problem
 PASSES = 4  # passes over the block: to send it, and to pack, unpack or (GPU) transpose it once (docs/speed.md)
 STRIDED = 8  # more passes if chunks cut the last dimension: runs are short
 PACKED_PASSES = 6  # packing, exchanging and unpacking each read and write the block
+STAGE_PASSES = 4  # more for a second stage: it packs and unpacks too
 WIRE_PASSES = 2  # more, to encode and decode; encoding first finds the largest number of each run
 TILED_WIRE_PASSES = 22  # the same by XLA in tiled memory: 22.4 for int16, 23.5 for int24, 8192^3 on v3
 TILED_PASSES = 8  # in tiled memory, packing and unpacking also transpose tiles
@@ -114,12 +117,13 @@ def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: 
 
 @dataclasses.dataclass(frozen=True)
 class Exchange(Wired, Chunked):
-    """Each device sends a share of its block to every other along the axes that move. Packed shares form one array,
-    since one large message is better than many. With a shared memory, shares are separate arrays without packing."""
+    """Each device sends a share of its block to every other along the axes that move. Packed shares form one array, one
+    large message instead of many. With a shared memory, shares are separate arrays without packing."""
 
     moves: tuple[AxisMove, ...]  # in order; no axis moves twice, or into a dimension that another left
     chunks: Grid = ()  # of each share; one all-to-all per chunk
     packed: bool = False
+    stages: Stages = ()  # of a packed move in two all-to-alls, inside domains and then between them
     dims: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
@@ -131,7 +135,8 @@ class Exchange(Wired, Chunked):
             return
         switched = problem.machine.chip.switched
         if not (switched or problem.large(layout)):
-            yield from (cls((move,), packed=True) for move in axis_moves(problem, layout, todo))
+            single = (cls((move,), packed=True) for move in axis_moves(problem, layout, todo))
+            yield from (step for one in single for step in one._in_stages(problem))
             return
         reached, queue = set[Layout](), [(cls(()), layout)]
         for done, at in queue:  # grows: one exchange of few shares per reachable layout
@@ -140,8 +145,13 @@ class Exchange(Wired, Chunked):
                 few = switched or step.parts <= MOST_CHUNKS
                 if after not in reached and _at_once(step.moves) and (few or not done.moves):
                     reached.add(after)
-                    yield dataclasses.replace(step, packed=switched or not few)
+                    yield from dataclasses.replace(step, packed=switched or not few)._in_stages(problem)
                     queue += [(step, after)] if few else []
+
+    def _in_stages(self, problem: Problem) -> Iterator["Exchange"]:
+        yield self
+        if self.packed and len(self.moves) == 1 and (stages := problem.machine.stages(self.axes)):
+            yield dataclasses.replace(self, stages=stages)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -173,10 +183,8 @@ class Exchange(Wired, Chunked):
         return None if self.packed else self.share(layout)
 
     def share(self, layout: Layout) -> tuple[int, ...]:
-        shape, after = list(layout.block), self.after(layout).block
-        for move in self.moves:
-            shape[move.target] = after[move.target]
-        return tuple(shape)
+        after, targets = self.after(layout).block, {move.target for move in self.moves}
+        return tuple(after[d] if d in targets else size for d, size in enumerate(layout.block))
 
     def in_chunks(self, layout: Layout, chunk: tuple[int, ...]) -> "Exchange":
         sizes = enumerate(zip(self.share(layout), chunk, strict=True))
@@ -193,18 +201,19 @@ class Exchange(Wired, Chunked):
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         parts, many, share = self.parts, count(self.chunks), self.share(layout)
+        kinds = STAGES if self.stages else ("all-to-all",)
+        sizes = (len(self.stages[0]), len(self.stages)) if self.stages else (parts,)
         padded = math.prod(share) * parts * itemsize
         sent = many * self.wire.nbytes(divided(share, self.chunks), itemsize)
-        if self.packed:
-            passes = TILED_PASSES if chip.planes else PASSES if chip.switched else PACKED_PASSES
-        else:
+        passes = TILED_PASSES if chip.planes else PASSES if chip.switched else PACKED_PASSES
+        if not self.packed:
             ends = {move.target for move in self.moves}, {move.source for move in self.moves}
             passes = PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
         return Work(
-            memory_bytes=(passes + wire_passes(self.wire, chip)) * padded,
-            sent_bytes=sent * (parts - 1),
-            all_to_alls=many * (parts > 1),
-            moves=(Move("all-to-all", self.axes, sent * parts // many, many),),
+            memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1) + wire_passes(self.wire, chip)) * padded,
+            sent_bytes=sum(sent * parts * (n - 1) // n for n in sizes),
+            all_to_alls=many * (parts > 1) * len(kinds),
+            moves=tuple(Move(kind, self.axes, sent * parts // many, many) for kind in kinds),
             peak_bytes=4 * padded + (padded - padded // parts) * (self.packed and chip.side == 1 and not chip.switched),
         )
 
@@ -218,10 +227,9 @@ class Exchange(Wired, Chunked):
     def apply_to_rows(self, block: Block, layout: Layout, kept: int | None = None) -> Block:
         """The packed exchange of a block, or of a part with some rows of dimension `kept`."""
         ((source, target, _),), after = self.moves, self.after(layout).block
-
         if target != kept:
             block = resize_each(block, (target,), (after[target] * self.parts,))
-        block = exchange_packed(block, self.axes, target, source, self.wire)
+        block = exchange_packed(block, self.axes, target, source, self.wire, self.stages)
         return block if source == kept else resize_each(block, (source,), (after[source],))
 
     def _apply_at_once(self, block: Block, layout: Layout) -> Block:
@@ -272,7 +280,8 @@ class Exchange(Wired, Chunked):
         return dataclasses.replace(self, moves=tuple(move.insert(dim) for move in self.moves), chunks=chunks)
 
     def name(self, layout: Layout) -> str:
-        return "all-to-all " + ", ".join(move.name(before) for move, before, _ in self._stages(layout))
+        moves = ", ".join(move.name(before) for move, before, _ in self._stages(layout))
+        return f"all-to-all {moves}{' (in two stages)' * (len(self.stages) > 0)}"
 
     def _stages(self, layout: Layout) -> Iterator[tuple[AxisMove, Layout, Layout]]:
         for move in self.moves:
