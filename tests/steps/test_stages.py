@@ -84,7 +84,7 @@ def test_bytes_of_each_stage() -> None:
 def test_the_search_takes_two_stages_for_small_messages() -> None:
     """Catches stages that are never chosen, or chosen for large messages, or where mesh axes do not mix levels."""
 
-    def named(n: int, sizes: tuple[int, ...], spec: tuple[object, ...]) -> str:
+    def named(n: int, sizes: tuple[int, ...], spec: tuple[str, ...]) -> str:
         axes = ("node", "gpu")[-len(sizes) :]
         return mf.plan((n,) * 3, mesh=AbstractMesh(sizes, axes), spec=spec, topology="16*h100:8").name
 
