@@ -11,6 +11,7 @@ Logarithms of numbers on the host are in two float64: a power z^-n multiplies th
 """
 
 import functools
+import itertools
 import math
 from fractions import Fraction
 from types import ModuleType
@@ -124,15 +125,27 @@ def of_logarithm(logarithm: Floats, limbs: int) -> Limbs:
 
 
 def _multiple(values: Floats, fraction: int, exponent: int, integer_bits: int, limbs: int) -> Limbs:
-    """values fraction 2^(exponent - 192), by exact products of halves with parts of the fraction."""
+    """values fraction 2^(exponent - 192), by the digits of the fraction that are left modulo 1: exact to a unit.
+
+    Source: Payne and Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18, 1983.
+    """
     xp = _module(values)
-    digits = int(xp.finfo(values.dtype).nmant) + 1
-    bits, (mantissa, power) = digits // 2, xp.frexp(values)
-    high = xp.ldexp(xp.floor(xp.ldexp(mantissa, digits - bits)), power + bits - digits)
-    parts = [fraction >> (192 - bits * j) & (1 << bits) - 1 for j in range(1, (64 + 4 * bits) // bits + 1)]
-    scaled = [np.ldexp(np.array(part, values.dtype), exponent - bits * j) for j, part in enumerate(parts, 1)]
-    products = (half * part for half in (high, values - high) for part in scaled)
-    return functools.reduce(add, (_fixed(product, integer_bits, limbs) for product in products))
+    digits, zero = int(xp.finfo(values.dtype).nmant) + 1, np.uint32(0)
+    mantissa, power = xp.frexp(xp.abs(values))
+    start = power.astype("int32") + np.int32(exponent - integer_bits - digits)  # digit with the weight 1/2
+    word, bit = start >> np.int32(5), (start & np.int32(31)).astype("uint32")
+    words = [np.uint32(fraction >> (160 - 32 * j) & 0xFFFFFFFF) for j in range(6)]
+    held = [
+        functools.reduce(xp.bitwise_or, (xp.where(word == j - i, one, zero) for j, one in enumerate(words)))
+        for i in range(limbs + 3)
+    ]
+    window = [a << bit | b >> (np.uint32(31) - bit) >> np.uint32(1) for a, b in itertools.pairwise(held)]
+    high = xp.floor(mantissa * 2.0 ** (digits - 32))  # 0 in float32
+    low = mantissa * 2.0**digits - high * 2.0**32
+    product = times(low.astype("uint32"), tuple(window[: limbs + 1]))
+    if digits > 32:
+        product = add(product, times(high.astype("uint32"), tuple(window[1:])))
+    return _signed(values, product[:limbs])
 
 
 def _fixed(values: Floats, integer_bits: int, limbs: int) -> Limbs:
@@ -147,7 +160,11 @@ def _fixed(values: Floats, integer_bits: int, limbs: int) -> Limbs:
             word = (word << np.uint32(DIGIT)) | xp.floor(rest).astype("uint32")
             rest = rest - xp.floor(rest)
         words.append(word)
-    return tuple(xp.where(values < 0, n, w) for n, w in zip(negative(tuple(words)), words, strict=True))
+    return _signed(values, tuple(words))
+
+
+def _signed(values: Floats, words: Limbs) -> Limbs:
+    return tuple(_module(values).where(values < 0, n, w) for n, w in zip(negative(words), words, strict=True))
 
 
 def _module(values: Floats) -> ModuleType:
@@ -171,17 +188,17 @@ def negative(words: Limbs) -> Limbs:
 
 
 def times(n: Array, limbs: Limbs) -> Limbs:
-    carry, product = jnp.uint32(0), []
+    carry, product = np.uint32(0), []
     for limb in reversed(limbs):
         low = n * limb
         both = low + carry
-        carry = _high(n, limb) + (both < low).astype(jnp.uint32)
+        carry = _high(n, limb) + (both < low).astype("uint32")
         product.append(both)
     return tuple(reversed(product))
 
 
 def _high(a: Array, b: Array) -> Array:
-    low, mask = jnp.uint32(16), jnp.uint32(0xFFFF)
+    low, mask = np.uint32(16), np.uint32(0xFFFF)
     a1, a0, b1, b0 = a >> low, a & mask, b >> low, b & mask
     middle = (a0 * b0 >> low) + (a1 * b0 & mask) + (a0 * b1 & mask)
     return a1 * b1 + (a1 * b0 >> low) + (a0 * b1 >> low) + (middle >> low)
