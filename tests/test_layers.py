@@ -25,7 +25,8 @@ walks: walk / search / choice
 plans: deferred / deferred_primitive / picture primitive request table / execute options / iterative_solve
     / inverse_solve / plan / planning
 nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
-nufft: penalties points / problem / post_transform moving / solvers / inverse / plan / planning / functions type3
+nufft: penalties points / problem / post_transform moving / solvers / inverse / plan / planning / functions
+nufft.type3: traced / known / functions
 functions: calls shard / cosine dense fourier halo helpers / protocols reconstruct
 spectral: fields picture / operand walls / convolution elliptic modes multipliers / power
 inspect: schedule / hlo / aot / trace

@@ -48,7 +48,7 @@ GROUPS = (
         "scattered",
         "Scattered points",
         "The nonuniform FFT, types 1, 2 and 3, sharded on both sides.",
-        ("nufft.functions", "nufft.type3", "functions.reconstruct", "nufft.points", "nufft.plan"),
+        ("nufft.functions", "nufft.type3.functions", "functions.reconstruct", "nufft.points", "nufft.plan"),
     ),
     Group(
         "spectral",

@@ -83,7 +83,7 @@ from .nufft.functions import nufftn_adjoint as nufftn_adjoint
 from .nufft.functions import scattered_plan as scattered_plan
 from .nufft.plan import ScatteredPlan as ScatteredPlan
 from .nufft.points import Scattered as Scattered
-from .nufft.type3 import nufftn_type3 as nufftn_type3
+from .nufft.type3.functions import nufftn_type3 as nufftn_type3
 from .operators.operands import BlockMatrix as BlockMatrix
 from .operators.points import Points as Points
 from .out_of_core.passes import passes as passes

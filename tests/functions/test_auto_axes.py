@@ -17,6 +17,7 @@ from reference import error, mesh, noise
 
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
+from meshfft.layout.layout import line_shape
 
 SHAPE, SPEC = (4, 12, 10), P("x", "y")
 AXES = (0, 1, 2)
@@ -49,6 +50,10 @@ def _at_points(x: np.ndarray) -> np.ndarray:
 def _adjoint(c: np.ndarray) -> np.ndarray:
     waves = (np.exp(2j * np.pi * np.outer(POINTS[:, d], np.arange(SHAPE[d]))) for d in AXES)
     return np.einsum("pi,pj,pk,p->ijk", *waves, c)
+
+
+def _type3(c: np.ndarray) -> np.ndarray:
+    return np.exp(-2j * np.pi * POINTS @ POINTS.T) @ c
 
 
 def _inverse(x: np.ndarray) -> np.ndarray:
@@ -90,6 +95,7 @@ LINEAR: dict[str, Row] = {
     "kdftn": (lambda x: mf.kdftn(x, [*map(mf.Points.turns, TURNS)]), _at_turns, "complex64", SHAPE, SPEC, SPEC),
     "nufftn": (lambda x: mf.nufftn(x, SCATTERED), _at_points, "complex64", SHAPE, SPEC, ALL),
     "adjoint": (lambda c: mf.nufftn_adjoint(c, SCATTERED, SHAPE), _adjoint, "complex64", (16,), ALL, SPEC),
+    "type 3": (lambda c: mf.nufftn_type3(c, POINTS, SCATTERED), _type3, "complex64", (16,), ALL, ALL),
     "dctn": (mf.dctn, _dct, "float32", SHAPE, SPEC, SPEC),
     "derivative": (lambda x: mf.derivative(x, 1), lambda x: _filtered(x, 1j * ODD), "float32", SHAPE, SPEC, SPEC),
     "poisson": (mf.poisson, _inverse, "float32", SHAPE, SPEC, SPEC),
@@ -112,7 +118,7 @@ def test_value_transpose_sharding_and_collectives(name: str) -> None:
         y, back = jax.vjp(function, x)
         return y, x + back(ct)[0]  # as a step of a descent: XLA cuts it as x
 
-    array, limit = _put(x, start), 2e-5 if name in ("nufftn", "adjoint") else 1e-6
+    array, limit = _put(x, start), 2e-5 if name in ("nufftn", "adjoint", "type 3") else 1e-6
     program = jax.jit(both).lower(array, ct).compile()
     y, pulled = program(array, ct)
     assert error(y, want) <= limit and y.sharding.is_equivalent_to(NamedSharding(mesh((2, 4)), end), y.ndim)
@@ -221,6 +227,26 @@ def test_gradients_in_what_every_device_has() -> None:
         want = jax.grad(loss)(jax.tree.map(jnp.asarray, operand), jnp.asarray(stack))
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(want), strict=True):
             assert error(one, other) <= 2e-5, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capacity", [None, 16.0])
+def test_points_that_are_traced(capacity: float | None) -> None:
+    """Catches a gather of an image or of values, with and without a capacity: coordinates alone are gathered."""
+    x, turns = noise(SHAPE), POINTS.astype(np.float32)
+
+    def both(x: Array, turns: Array) -> Any:
+        loss = lambda turns: jnp.sum(abs(mf.nufftn(x, mf.Scattered.turns(turns), capacity=capacity)) ** 2)  # noqa: E731
+        return mf.nufftn(x, mf.Scattered.turns(turns), capacity=capacity), jax.grad(loss)(turns)
+
+    program = jax.jit(both).lower(_put(x), _put(turns, ALL)).compile()
+    y, pulled = program(_put(x), _put(turns, ALL))
+    rows = [np.exp(-2j * np.pi * np.outer(turns[:, d].astype(float), np.arange(SHAPE[d]))) for d in AXES]
+    want = np.einsum("pi,pj,pk,ijk->p", *rows, x.astype(complex))
+    slopes = [np.einsum("pi,pj,pk,ijk->p", *rows, x * np.arange(SHAPE[d]).reshape(line_shape(d, 3))) for d in AXES]
+    assert error(y, want) <= 2e-6
+    assert error(pulled, np.stack([2 * (np.conj(want) * -2j * np.pi * one).real for one in slopes], -1)) <= 2e-5
+    assert collectives(program).get("all-gather", 0) <= 2
 
 
 def test_gradients_of_a_batch() -> None:

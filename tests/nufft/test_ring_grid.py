@@ -22,7 +22,7 @@ from meshfft.nufft.planning import plan_to_points
 from meshfft.nufft.problem import problem_of
 from meshfft.nufft.steps.point_step import located
 from meshfft.numerics.dtypes import complex_dtype, dots_of
-from meshfft.numerics.phases import of_turns
+from meshfft.numerics.phases import of_turns, times
 from meshfft.plans.request import read
 
 # name: (shape, points, mesh, spec, tolerance, type)
@@ -173,7 +173,12 @@ def test_cells_and_offsets(width: int) -> None:
     """Catches a window that starts a cell off at the ends of the ring, or of a cell."""
     tiny = 2.0**-24
     turns = np.array([0, 0.5, -0.5, 1 - tiny, -tiny, 0.25, 1 / 20, 0.125 + tiny, 0.975, 3.3, -1e6 - 1 / 3], np.float32)
-    cell, offset = located(of_turns(jnp.asarray(turns), 2), 20, width, np.dtype("float32"))
+    cell, offset = located(
+        times(jnp.uint32(20), (jnp.zeros(11, "uint32"), *of_turns(jnp.asarray(turns), 2))),
+        20,
+        width,
+        np.dtype("float32"),
+    )
     u = np.mod(turns.astype(float) * 20, 20)
     apart = u - (np.asarray(cell) + (width - 1) / 2 + np.asarray(offset, float))
     assert np.abs(apart - 20 * np.round(apart / 20)).max() <= 4e-8

@@ -152,14 +152,14 @@ def _remade(problem: ScatteredProblem, **changes: object) -> ScatteredPlan:
 
 
 def _traced_plan(problem: ScatteredProblem) -> PointsPlan:
-    walk = _traced_walk(problem._replace(points=anywhere(problem.points)))
+    walk = traced_walk(problem._replace(points=anywhere(problem.points)))
     if (machine := tried(walk, problem.machine, problem.dtype.itemsize)) is not problem.machine:
         return _traced_plan(problem._replace(machine=machine))
     return PointsPlan(*problem.parts(walk, (problem.points,)))
 
 
 @functools.lru_cache(maxsize=32)
-def _traced_walk(problem: ScatteredProblem) -> Walk:
+def traced_walk(problem: ScatteredProblem) -> Walk:
     walk, post = to_grid(problem, rings(problem))
     return walk if post is None else _from_image(walk, post, post(walk.end))
 

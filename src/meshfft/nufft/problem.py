@@ -162,17 +162,22 @@ def _check(problem: ScatteredProblem) -> None:
         raise ValueError(f"balance is {problem.balance!r}: give True, False or None")
     if 0 in problem.start.shape:
         raise ValueError(f"shape {problem.start.shape} has a size of 0: give images with samples")
-    varying = varies_over(points.coords) & problem.start.mesh_axes if isinstance(points.coords, Tracer) else None
-    if varying:
-        raise ValueError(
-            f"points differ along the mesh axes {sorted(varying)}, which cut the image inside shard_map: give all "
-            "points to every device, by P() in in_specs"
-        )
+    check_alike(points, problem.start)
     if points.log_radius is not None:
         if problem.method != "kdft":
             raise ValueError("points off the unit circle have no fine grid: use method='kdft', or mf.kdftn")
         points.check_range(problem.modes, real_dtype(problem.dtype))
     factor(1, problem.norm, False)
+
+
+def check_alike(points: Scattered, start: Layout) -> None:
+    """Raises ValueError for traced points of which a shard_map has given each device its own."""
+    varying = varies_over(points.coords) & start.mesh_axes if isinstance(points.coords, Tracer) else None
+    if varying:
+        raise ValueError(
+            f"points differ along the mesh axes {sorted(varying)}, which cut the image inside shard_map: give all "
+            "points to every device, by P() in in_specs"
+        )
 
 
 def points_layout(

@@ -15,7 +15,7 @@ import itertools
 import math
 from fractions import Fraction
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -187,8 +187,8 @@ def negative(words: Limbs) -> Limbs:
     return add(tuple(~word for word in words), one)
 
 
-def times(n: Array, limbs: Limbs) -> Limbs:
-    carry, product = np.uint32(0), []
+def times(n: Array | np.ndarray | np.uint32, limbs: Limbs) -> Limbs:
+    carry, product = limbs[-1] * np.uint32(0), []
     for limb in reversed(limbs):
         low = n * limb
         both = low + carry
@@ -197,11 +197,12 @@ def times(n: Array, limbs: Limbs) -> Limbs:
     return tuple(reversed(product))
 
 
-def _high(a: Array, b: Array) -> Array:
+def _high(a: Any, b: Array) -> Array:
     low, mask = np.uint32(16), np.uint32(0xFFFF)
     a1, a0, b1, b0 = a >> low, a & mask, b >> low, b & mask
     middle = (a0 * b0 >> low) + (a1 * b0 & mask) + (a0 * b1 & mask)
-    return a1 * b1 + (a1 * b0 >> low) + (a0 * b1 >> low) + (middle >> low)
+    high: Array = a1 * b1 + (a1 * b0 >> low) + (a0 * b1 >> low) + (middle >> low)
+    return high
 
 
 def logarithm(z: np.ndarray) -> tuple[Two, Two]:

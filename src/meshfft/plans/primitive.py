@@ -158,9 +158,13 @@ def _along_operand(
     assert len(job.walk.steps) == 1, "a walk over traced samples is bound step by step"
     change = jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero)
     changes = []
-    for first, slope, last in step.slopes(change, layout, mapped_axes(job.mesh)):
-        walk = dataclasses.replace(job.walk, steps=(slope,))
-        changes.append(_scaled(bind(_scaled(arrays, first), walk, job.mesh, job.planes, operands), last))
+    for first, slope, last, dim in step.slopes(change, layout, mapped_axes(job.mesh)):
+        given, start = arrays, job.walk.start
+        if dim is not None and first:
+            given, start = [jax.numpy.expand_dims(x, dim) for x in arrays], start.insert(dim, first[0].shape[dim], ())
+        walk = dataclasses.replace(job.walk, start=start, steps=(slope,))
+        results = _scaled(bind(_scaled(given, first), walk, job.mesh, job.planes, operands), last)
+        changes.append(results if dim is None or not last else [y.sum(dim) for y in results])
     return [functools.reduce(jax.numpy.add, parts) for parts in zip(*changes, strict=True)]
 
 

@@ -184,7 +184,8 @@ class Chunked(Step):
         return self
 
 
-Slope = tuple[Planes, Step, Planes]  # a step between two factors, planes that broadcast; () means 1
+# A step between two factors that broadcast, () for 1; and the dimension of several terms, in step and factor alone.
+Slope = tuple[Planes, Step, Planes, int | None]
 
 
 class Takes(Step):

@@ -18,6 +18,7 @@ from jax import Array, lax
 from .window import Window, phi
 
 KINDS = {"cpu": "points", "gpu": "gather", "tpu": "tiles", "xla": "tiles"}  # "xla": a TPU without kernels
+Outs = tuple[tuple[int, ...], ...]  # for each value of a point, dimensions whose window is replaced by its derivative
 CHUNKS = {"points": 4, "gather": 4, "tiles": 32, "strips": 128}  # slots per chunk
 TILES = {"points": (256, 16), "gather": (256, 16), "tiles": (32, 16, 8)}  # cells of a tile side, by dimensions
 # Operations that eight devices on two cores (the chip "cpu") perform in the time of each part
@@ -105,12 +106,19 @@ def groups(slots: Slots, form: Form, size: int) -> Array:
 
 
 def group_at(
-    turn: Array, slots: Slots, form: Form, along: tuple[int, ...], size: int
-) -> tuple[Array, Array, list[Array]]:
-    """First slot of a group, its cells (size, d), weights (reach, size); the last group may overlap the one before."""
+    turn: Array, slots: Slots, form: Form, outs: Outs, size: int
+) -> tuple[Array, Array, list[dict[int, Array]]]:
+    """First slot of a group, its cells (size, d), and for each dimension the weights (reach, size) by their order.
+
+    The last group may overlap the one before.
+    """
     size = min(size, slots.cell.shape[0])
     at = jnp.minimum(turn * size, slots.cell.shape[0] - size)
     cell = lax.dynamic_slice_in_dim(slots.cell, at, size, 0)
     offset = jnp.where(cell >= 0, lax.dynamic_slice_in_dim(slots.offset, at, size, 0), 0)
-    tables = [weights(offset[:, j], None, form.reach, form, along.count(j), 0) for j in range(offset.shape[1])]
+    orders = [dict.fromkeys(along.count(j) for along in outs) for j in range(offset.shape[1])]
+    tables = [
+        {order: weights(offset[:, j], None, form.reach, form, order, 0) for order in some}
+        for j, some in enumerate(orders)
+    ]
     return at, cell, tables

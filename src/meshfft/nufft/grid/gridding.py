@@ -27,7 +27,7 @@ from jax import Array, lax
 from ...kept import Trial
 from ...layout.placement import varying
 from . import point_grid
-from .form import Form, Slots, group_at, groups, weights
+from .form import Form, Outs, Slots, group_at, groups, weights
 
 GROUP = 2**16
 
@@ -45,19 +45,21 @@ def kernels_of(form: Form) -> Kernels:
     return KERNELS.get(form.kind, Kernels(interpolate, spread, lambda *_: ()))
 
 
-def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...] = ()) -> Array:
+def interpolate(block: Array, slots: Slots, form: Form, *outs: tuple[int, ...]) -> Array:
     """Values (C, slots) at a device's points from its block (C, B_1, .., B_d) with halo; 0 in empty slots.
 
-    `along` lists dimensions whose window is replaced by its derivative in the offset; a repeated one has the second
-    order.
+    Each of `outs` lists dimensions whose window is replaced by its derivative in the offset; a repeated one has the
+    second order. Several make (C outs, slots), those of a coil together.
     """
-    zeros = _zeros((block.shape[0], slots.cell.shape[0]), block, slots)
-    return KINDS[form.kind][0](block, slots, form, along, zeros)
+    outs = outs or ((),)
+    zeros = _zeros((block.shape[0] * len(outs), slots.cell.shape[0]), block, slots)
+    return KINDS[form.kind][0](block, slots, form, outs, zeros)
 
 
-def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], along: tuple[int, ...] = ()) -> Array:
-    zeros = _zeros((values.shape[0], *shape), values, slots)
-    return KINDS[form.kind][1](values, slots, form, along, zeros)
+def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], *outs: tuple[int, ...]) -> Array:
+    outs = outs or ((),)
+    zeros = _zeros((values.shape[0] // len(outs), *shape), values, slots)
+    return KINDS[form.kind][1](values, slots, form, outs, zeros)
 
 
 def _zeros(shape: tuple[int, ...], given: Array, slots: Slots) -> Array:
@@ -66,15 +68,16 @@ def _zeros(shape: tuple[int, ...], given: Array, slots: Slots) -> Array:
     return varying([zeros, given, slots.cell, slots.offset, slots.start, slots.count], frozenset())[0]
 
 
-def _gathered(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
+def _gathered(block: Array, slots: Slots, form: Form, outs: Outs, out: Array) -> Array:
     cells = block.reshape(block.shape[0], -1)
 
     def body(turn: Array, out: Array) -> Array:
-        group = _group(turn, slots, form, along)
+        group = _group(turn, slots, form, outs)
         kept = lax.dynamic_slice_in_dim(out, group.at, len(group.base), 1)
 
         def add(places: Array, weight: Array, total: Array) -> Array:
-            return total + weight[None].astype(out.dtype) * cells.at[:, places].get(mode="promise_in_bounds")
+            picked = cells.at[:, places].get(mode="promise_in_bounds")[:, None]
+            return total + (weight[None].astype(out.dtype) * picked).reshape(total.shape)
 
         zeros, _ = varying([jnp.zeros(kept.shape, kept.dtype), kept], frozenset())
         values = jnp.where(group.wanted[None], _over(group, form, block.shape[1:], add, zeros), kept)
@@ -83,14 +86,15 @@ def _gathered(block: Array, slots: Slots, form: Form, along: tuple[int, ...], ou
     return lax.fori_loop(np.int32(0), groups(slots, form, GROUP), body, out)
 
 
-def _scattered(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
+def _scattered(values: Array, slots: Slots, form: Form, outs: Outs, block: Array) -> Array:
     def body(turn: Array, cells: Array) -> Array:
-        group = _group(turn, slots, form, along)
+        group = _group(turn, slots, form, outs)
         given = lax.dynamic_slice_in_dim(values, group.at, len(group.base), 1)
         given = jnp.where(group.wanted[None], given, 0)
 
         def add(places: Array, weight: Array, cells: Array) -> Array:
-            return cells.at[:, places].add(weight[None].astype(cells.dtype) * given, mode="promise_in_bounds")
+            added = weight[None].astype(cells.dtype) * given.reshape(len(cells), len(outs), -1)
+            return cells.at[:, places].add(added.sum(1), mode="promise_in_bounds")
 
         return _over(group, form, block.shape[1:], add, cells)
 
@@ -104,13 +108,14 @@ class _Group(NamedTuple):
     at: Array
     base: Array
     wanted: Array
-    tables: list[Array]
+    tables: list[list[Array]]  # for each out, by dimension
 
 
-def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> _Group:
-    at, cell, tables = group_at(turn, slots, form, along, GROUP)
+def _group(turn: Array, slots: Slots, form: Form, outs: Outs) -> _Group:
+    at, cell, tables = group_at(turn, slots, form, outs, GROUP)
     later = at + jnp.arange(len(cell), dtype=at.dtype) >= turn * len(cell)
-    return _Group(at, jnp.maximum(cell, 0), (cell[:, 0] >= 0) & later, tables)
+    each = [[some[along.count(j)] for j, some in enumerate(tables)] for along in outs]
+    return _Group(at, jnp.maximum(cell, 0), (cell[:, 0] >= 0) & later, each)
 
 
 def _over(
@@ -122,14 +127,15 @@ def _over(
 
     def body(i: Array, carry: Array) -> Array:
         step = jnp.asarray(steps)[i]
-        weight = functools.reduce(operator.mul, [group.tables[j][step[j]] for j in dims])
+        each = ([table[step[j]] for j, table in enumerate(tables)] for tables in group.tables)
+        weight = jnp.stack([functools.reduce(operator.mul, one) for one in each])
         return add(sum(((group.base[:, j] + step[j]) * strides[j] for j in dims), jnp.int32(0)), weight, carry)
 
     return lax.fori_loop(np.int32(0), np.int32(len(steps)), body, carry)
 
 
-def _from_tiles(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
-    coils = block.shape[0]
+def _from_tiles(block: Array, slots: Slots, form: Form, outs: Outs, out: Array) -> Array:
+    coils, (along,) = block.shape[0], outs
 
     def body(i: Array, out: Array) -> Array:
         start, wanted, left, right = _chunk(i, slots, form, along)
@@ -143,8 +149,8 @@ def _from_tiles(block: Array, slots: Slots, form: Form, along: tuple[int, ...], 
     return lax.fori_loop(np.int32(0), slots.count, body, out)
 
 
-def _onto_tiles(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
-    coils = values.shape[0]
+def _onto_tiles(values: Array, slots: Slots, form: Form, outs: Outs, block: Array) -> Array:
+    coils, (along,) = values.shape[0], outs
 
     def body(i: Array, block: Array) -> Array:
         start, wanted, left, right = _chunk(i, slots, form, along)

@@ -10,6 +10,7 @@ its compiler (jaxlib 0.10.2). Costs 4 W^d flops a point and coil. Points should 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,55 +18,72 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from .form import Form, Slots, group_at, groups
+from .form import Form, Outs, Slots, group_at, groups
 
+Orders = tuple[int, ...]  # of the derivative of the window, by dimension
 SMALL = 1024  # bytes below which XLA makes the loop a function unasked
 GROUP = 1024  # points whose weights are computed at once, to stay in cache
 
 
-def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
+def interpolate(block: Array, slots: Slots, form: Form, outs: Outs, out: Array) -> Array:
     coils = block.shape[0]
     cells = (1, *[form.reach] * (block.ndim - 1))
+    wanted = _orders(outs, block.ndim - 1)
     block, slots = _opaque(block, slots)
 
     def group(turn: Array, out: Array) -> Array:
-        at, first, last, tables = _group(turn, slots, form, along)
+        at, first, last, tables = _group(turn, slots, form, outs)
 
         def point(coil: Array, i: Array, out: Array) -> Array:
             cell, parts = _point(at, i, slots, tables)
             tile = lax.dynamic_slice(block, [coil, *cell], cells)[0]
-            re, im = tile.real, tile.imag
-            for part in parts:
-                part = part.reshape(-1, *[1] * (re.ndim - 1))
-                re, im = jnp.sum(re * part, 0), jnp.sum(im * part, 0)
-            value = jnp.where(cell[0] >= 0, lax.complex(re, im), 0)
-            return lax.dynamic_update_slice(out, value[None, None], [coil, at + i])
+            sums: dict[Orders, tuple[Array, ...]] = {(): (tile.real, tile.imag)}
+            for j, some in enumerate(parts):
+                column = {order: part.reshape(-1, *[1] * (len(parts) - 1 - j)) for order, part in some.items()}
+                sums = {
+                    now: tuple(jnp.sum(plane * column[now[j]], 0) for plane in sums[now[:j]])
+                    for now in dict.fromkeys(one[: j + 1] for one in wanted)
+                }
+            values = jnp.stack([jnp.where(cell[0] >= 0, lax.complex(*sums[one]), 0) for one in wanted])
+            return lax.dynamic_update_slice(out, values[:, None], [coil * len(wanted), at + i])
 
         return _over(coils, _bytes(slots, block, form), first, last, point, out)
 
     return lax.fori_loop(np.int32(0), groups(slots, form, GROUP), group, out)
 
 
-def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
+def spread(values: Array, slots: Slots, form: Form, outs: Outs, block: Array) -> Array:
+    wanted = _orders(outs, block.ndim - 1)
     values, slots = _opaque(values, slots)
 
     def group(turn: Array, block: Array) -> Array:
-        at, first, last, tables = _group(turn, slots, form, along)
+        at, first, last, tables = _group(turn, slots, form, outs)
 
         def point(coil: Array, i: Array, block: Array) -> Array:
             cell, parts = _point(at, i, slots, tables)
-            value = lax.dynamic_slice(values, [coil, at + i], (1, 1))[0, 0]
-            value = jnp.where(cell[0] >= 0, value, 0)
-            re, im = value.real[None] * parts[-1], value.imag[None] * parts[-1]
-            for part in parts[-2::-1]:
-                part = part.reshape(-1, *[1] * re.ndim)
-                re, im = re[None] * part, im[None] * part
+            given = lax.dynamic_slice(values, [coil * len(wanted), at + i], (len(wanted), 1))[:, 0]
+            given = jnp.where(cell[0] >= 0, given, 0)
+            terms: dict[Orders, tuple[Array, ...]] = {
+                one: (given[n].real, given[n].imag) for n, one in enumerate(wanted)
+            }
+            for j in reversed(range(len(parts))):
+                sums: dict[Orders, tuple[Array, ...]] = {}
+                for one, planes in terms.items():
+                    part = parts[j][one[j]].reshape(-1, *[1] * planes[0].ndim)
+                    more = tuple(plane[None] * part for plane in planes)
+                    sums[one[:j]] = tuple(map(jnp.add, sums[one[:j]], more)) if one[:j] in sums else more
+                terms = sums
+            re, im = terms[()]
             old = lax.dynamic_slice(block, [coil, *cell], (1, *re.shape))
             return lax.dynamic_update_slice(block, lax.complex(old.real + re[None], old.imag + im[None]), [coil, *cell])
 
-        return _over(values.shape[0], 3 * _bytes(slots, block, form), first, last, point, block)
+        return _over(block.shape[0], 3 * _bytes(slots, block, form), first, last, point, block)
 
     return lax.fori_loop(np.int32(0), groups(slots, form, GROUP), group, block)
+
+
+def _orders(outs: Outs, dims: int) -> list[Orders]:
+    return [tuple(map(along.count, range(dims))) for along in outs]
 
 
 def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
@@ -92,12 +110,14 @@ def _bytes(slots: Slots, block: Array, form: Form) -> int:
     return form.reach ** (block.ndim - 1) * block.dtype.itemsize * (slots.cell.shape[0] > 1)
 
 
-def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tuple[Array, Array, Array, list[Array]]:
+def _group(turn: Array, slots: Slots, form: Form, outs: Outs) -> tuple[Array, Array, Array, list[dict[int, Array]]]:
     """First slot of a group, the range of its slots that no other group has, and the weights (reach, group)."""
-    at, cell, tables = group_at(turn, slots, form, along, GROUP)
+    at, cell, tables = group_at(turn, slots, form, outs, GROUP)
     return at, turn * len(cell) - at, jnp.minimum(slots.count * form.chunk - at, len(cell)), tables
 
 
-def _point(at: Array, i: Array, slots: Slots, tables: list[Array]) -> tuple[list[Array], list[Array]]:
+def _point(at: Array, i: Array, slots: Slots, tables: list[dict[int, Array]]) -> tuple[list[Array], Any]:
     row = lax.dynamic_slice(slots.cell, [at + i, jnp.zeros_like(i)], (1, len(tables)))[0]
-    return [row[j] for j in range(len(tables))], [lax.dynamic_slice_in_dim(t, i, 1, 1)[:, 0] for t in tables]
+    return [row[j] for j in range(len(tables))], jax.tree.map(
+        lambda t: lax.dynamic_slice_in_dim(t, i, 1, 1)[:, 0], tables
+    )

@@ -75,12 +75,21 @@ def phi(x: X, width: int, coefficients: tuple[float, ...], order: int = 0) -> X:
     z = x * (2 / width)
     t = xp.maximum(0.5 - z * z, -0.5)
     if order == 0:
-        return (t + 0.5) * _polynomial(coefficients, t)
+        return (t + 0.5) * polynomial(coefficients, t)
     even, odd = _derived(coefficients, order)
-    total = z * _polynomial(odd, t)
+    total = z * polynomial(odd, t)
     if any(even):
-        total = total + _polynomial(even, t)
+        total = total + polynomial(even, t)
     return xp.where(t > -0.5, total * (-2 / width) ** order, 0)
+
+
+@functools.lru_cache(maxsize=64)
+def reciprocal(made: Window) -> tuple[float, ...]:
+    """Coefficients of 1 / phihat(xi) in 2 (2 sigma xi)^2 - 1, for |xi| <= 1 / (2 sigma), to a float64."""
+    t = chebyshev.chebpts1(60)
+    fit = chebyshev.chebfit(t, 1 / made.transform(np.sqrt((1 + t) / 2) / (2 * made.sigma)), 24)
+    kept = np.flatnonzero(np.abs(fit) > 1e-17 * np.abs(fit).max())[-1] + 1
+    return tuple(map(float, Polynomial(chebyshev.cheb2poly(fit[:kept])).coef))
 
 
 @functools.lru_cache(maxsize=64)
@@ -92,7 +101,7 @@ def _derived(coefficients: tuple[float, ...], order: int) -> tuple[tuple[float, 
     return tuple(map(float, even.coef)), tuple(map(float, odd.coef))
 
 
-def _polynomial(coefficients: tuple[float, ...], t: X) -> X:
+def polynomial(coefficients: tuple[float, ...], t: X) -> X:
     xp = jnp if isinstance(t, Array) else np
     total = xp.full_like(t, coefficients[-1])
     for c in coefficients[-2::-1]:

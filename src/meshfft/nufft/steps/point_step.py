@@ -134,6 +134,13 @@ class CoordinateStep(PointStep):
         return clear(block, values, range(values.ndim - self.points.ndim, values.ndim))
 
 
+class Cells(NamedTuple):
+    """Points of type 3, in cells of a grid, and factors of their values; all by dimension first."""
+
+    place: Limbs  # (d, ...), whole cells first
+    factor: Planes  # (1, ...)
+
+
 class Coordinates(NamedTuple):
     limbs: Limbs
     lost: Array  # NaN if a coordinate is not finite, else 0
@@ -175,13 +182,14 @@ def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coord
         return Coordinates(angle, jnp.zeros(angle[0].shape[1:], real), radius)
     finite = functools.reduce(jnp.logical_and, map(jnp.isfinite, jax.tree.leaves((angle, radius))))
     shown = jax.tree.map(lambda leaf: jnp.where(finite, leaf, jnp.zeros((), leaf.dtype)), Logarithm(angle, radius))
-    limbs, lost = limbs_of(shown, unit, real), jnp.full((), jnp.nan, real)
+    limbs = lax.map(lambda one: limbs_of(one, unit, real), shown)  # a loop: XLA would repeat all of it where it is used
+    lost = jnp.full((), jnp.nan, real)
     return Coordinates(limbs.angle, jnp.where(finite.all(0), jnp.zeros((), real), lost), limbs.radius)
 
 
-def located(limbs: Limbs, cells: int, width: int, real: np.dtype) -> tuple[Array, Array]:
-    """Lowest cell that a window touches on a ring of cells, and the offset in it, from -1/2 to 1/2."""
-    whole, high, *low = phases.times(jnp.uint32(cells), (jnp.zeros_like(limbs[0]), *limbs))
+def located(place: Limbs, cells: Array | int, width: int, real: np.dtype) -> tuple[Array, Array]:
+    """Lowest cell that a window touches around a place on a ring of cells, and the offset in it, from -1/2 to 1/2."""
+    whole, high, *low = place
     ahead = high ^ np.uint32(2**31) if width % 2 == 0 else high
     nearest = ahead.astype(jnp.int32)  # from the cell's middle for even windows, from its lower end for odd ones
     offset = nearest.astype(real) * real.type(2.0**-32)

@@ -174,7 +174,7 @@ class RingPoints(CoordinateStep):
             angle = jnp.expand_dims(change.angle[j] * turn, batch)
             radius = jnp.zeros_like(angle) if change.radius is None else -jnp.expand_dims(change.radius[j], batch)
             slope = (radius, angle)
-            pairs.append((slope, self, along) if self.transposed else (along, self, slope))
+            pairs.append((slope, self, along, None) if self.transposed else (along, self, slope, None))
         return pairs
 
     def name(self, layout: Layout) -> str:

@@ -20,6 +20,7 @@ import functools
 import math
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -31,12 +32,14 @@ from ...machine.chip import Chip
 from ...machine.machine import Move, Work
 from ...numerics import phases
 from ...numerics.dtypes import real_dtype
+from ...numerics.phases import Limbs
+from ...numerics.split_complex import Planes
 from ...operators.matrices import Logarithm
 from ...steps.base import Slope
-from ..grid.form import Form, Slots, cost
+from ..grid.form import Form, Outs, Slots, cost
 from ..grid.gridding import interpolate, spread
 from .known_points import GATHER_PASSES
-from .point_step import Coordinates, CoordinateStep, fixed, grid_back, grid_last, located
+from .point_step import Cells, CoordinateStep, fixed, grid_back, grid_last, located, sub_layout
 
 SORT_PASSES = 2  # over keys and numbers, per bit of the number of points
 
@@ -59,7 +62,7 @@ class RingGrid(CoordinateStep):
     cells: tuple[int, ...]
     middles: tuple[int, ...]  # of e_j; zeros for none
     form: Form  # "points" or "gather", without slack, in chunks of 1 that may be empty
-    slope: tuple[int, ...] = ()  # dimensions whose window is replaced by its derivative, see gridding
+    outs: Outs = ()  # several values of a point in a last dimension of the batch, with derivatives of the window
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Windows of all points, one sort, and tables, values and a block for each ring position."""
@@ -78,14 +81,25 @@ class RingGrid(CoordinateStep):
             peak_bytes=3 * sent + 4 * count * coils * itemsize + 4 * tables,
         )
 
+    def ends(self, layout: Layout) -> tuple[Layout, Layout]:
+        """Layouts of the array and of the values, with several values of a point behind the batch."""
+        if not self.outs:
+            return super().ends(layout)
+        at = layout.ndim - self.points.ndim - 1
+        if self.transposed:
+            return super().ends(sub_layout(layout, [d for d in range(layout.ndim) if d != at]))[0], layout
+        values = super().ends(layout)[1]
+        return layout, values.insert(values.ndim - self.points.ndim, len(self.outs), ())
+
     @property
     def _sorting(self) -> int:
         count = math.prod(self.points.block)
         return SORT_PASSES * 8 * count * max(count, 2).bit_length()
 
     def _apply(self, block: Array, layout: Layout, operand: object) -> Array:
-        coordinates = fixed(operand, self.unit, len(self.along), real_dtype(block.dtype))
-        phase, points = self._phase(coordinates), self._sorted(coordinates)
+        real = real_dtype(block.dtype)
+        places, phase = self._of_cells(operand) if isinstance(operand, Cells) else self._of_turns(operand, real)
+        points = self._sorted(places, real)
         array, values = self.ends(layout)
         if self.transposed:
             given = self.clear_points(block, values).reshape(-1, points.size) * phase
@@ -98,7 +112,7 @@ class RingGrid(CoordinateStep):
 
         def add(total: Array | None, *held: tuple[Array, Array]) -> Array:
             for shard, at in held:
-                values = interpolate(shard, self._of_block(points, at), self.form, self.slope)
+                values = interpolate(shard, self._of_block(points, at), self.form, *self.outs)
                 if total is None:
                     total = jnp.zeros((len(values), 2 * points.size), values.dtype)
                 values = values + lax.dynamic_slice_in_dim(total, points.first[at], points.size, 1)
@@ -115,32 +129,46 @@ class RingGrid(CoordinateStep):
 
         def term(at: Array) -> Array:
             part = lax.dynamic_slice_in_dim(mine, points.first[at], points.size, 1)
-            return spread(part, self._of_block(points, at), self.form, self.grid.block, self.slope)
+            return spread(part, self._of_block(points, at), self.form, self.grid.block, *self.outs)
 
         return ring_scatter(term, self.axes)
 
-    def _phase(self, coordinates: Coordinates) -> Array:
-        limbs = (tuple(limb[j] for limb in coordinates.limbs) for j in range(len(self.middles)))
-        parts = (phases.times(jnp.uint32(n), one) for n, one in zip(self.middles, limbs, strict=True))
-        re, im = phases.circle(functools.reduce(phases.add, parts), self.sign, coordinates.lost.dtype)
-        return lax.complex(re + coordinates.lost, im)[None]
+    def _of_cells(self, operand: Cells) -> tuple[Limbs, Array]:
+        place, (re, im) = jax.tree.map(lambda leaf: leaf.reshape(len(leaf), -1), operand)
+        return place, lax.complex(re, -self.sign * im)
 
-    def _sorted(self, coordinates: Coordinates) -> Sorted:
-        cells, offsets, at = [], [], jnp.zeros(coordinates.size, jnp.int32)
-        for j, (size, block, parts) in enumerate(zip(self.cells, self.grid.block, self.grid.parts, strict=True)):
-            limbs = tuple(limb[j] for limb in coordinates.limbs)
-            lowest, offset = located(limbs, size, self.form.width, coordinates.lost.dtype)
-            bare = block - self.form.reach + 1
-            at = at * parts + lowest // bare
-            cells.append(lowest % bare)
-            offsets.append(offset)
+    def _of_turns(self, operand: object, real: np.dtype) -> tuple[Limbs, Array]:
+        """The places of points in cells (d, points), and e_j."""
+        coordinates = fixed(operand, self.unit, len(self.along), real)
+
+        def along(given: tuple[Array, Array, Limbs]) -> tuple[Limbs, Limbs]:
+            cells, middle, limbs = given
+            return phases.times(cells, (jnp.zeros_like(limbs[0]), *limbs)), phases.times(middle, limbs)
+
+        sizes = (np.array(one, np.uint32) for one in (self.cells, self.middles))
+        places, turns = lax.map(along, (*sizes, coordinates.limbs))  # a loop, as XLA would repeat all of it where used
+        re, im = phases.circle(functools.reduce(phases.add, zip(*turns, strict=True)), self.sign, real)
+        return places, lax.complex(re + coordinates.lost, im)[None]
+
+    def _sorted(self, places: Limbs, real: np.dtype) -> Sorted:
+        def along(given: tuple[Array, Array, Limbs]) -> tuple[Array, Array, Array]:
+            size, bare, place = given
+            lowest, offset = located(place, size, self.form.width, real)
+            part = lax.div(lowest, bare)
+            return part, lowest - part * bare, offset
+
+        sizes = np.array([self.cells, [n - self.form.reach + 1 for n in self.grid.block]], np.int32)
+        owners, cells, offsets = lax.map(along, (*sizes, places))
+        at = jnp.zeros_like(owners[0])
+        for parts, part in zip(self.grid.parts, owners, strict=True):
+            at = at * np.int32(parts) + part
         order, blocks = self._order(at, cells), math.prod(self.grid.parts)
         first = jnp.searchsorted(at[order], jnp.arange(blocks + 1, dtype=jnp.int32)).astype(jnp.int32)
-        cell, offset = (jnp.stack(part, -1)[order] for part in (cells, offsets))
-        more = ((0, coordinates.size), (0, 0))
+        cell, offset = (part.T[order] for part in (cells, offsets))
+        more = ((0, at.size), (0, 0))
         return Sorted(order, jnp.pad(cell, more), jnp.pad(offset, more), first)
 
-    def _order(self, at: Array, cells: list[Array]) -> Array:
+    def _order(self, at: Array, cells: Array) -> Array:
         """Order by block, then by cell as far as bits allow.
 
         One uint32 has block, cell and point number, because XLA sorts single numbers five times as fast as pairs.
@@ -168,16 +196,26 @@ class RingGrid(CoordinateStep):
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
         """d (e_j r_j) = sum over dimensions of d k_j times G e_j r'_j + (sign 2 pi i middle) e_j r_j."""
         assert isinstance(change, Logarithm)
-        values = self.ends(layout)[1]
         turns = change.angle if self.unit == "turns" else change.angle / (2 * np.pi)
-        turns = jnp.expand_dims(turns, tuple(range(1, 1 + values.ndim - self.points.ndim)))
-        pairs: list[Slope] = []
-        for j, cells in enumerate(self.cells):
-            pairs.append(((), dataclasses.replace(self, slope=(*self.slope, j)), (turns[j] * cells,)))
+        parts = [turn * cells for turn, cells in zip(turns, self.cells, strict=True)]
+        planes: list[Planes] = [(part, jnp.zeros_like(part)) for part in parts]
+        ways: list[tuple[int, ...]] = [(j,) for j in range(len(parts))]
         if any(self.middles):
-            angle = sum(turns[j] * (self.sign * 2 * np.pi * n) for j, n in enumerate(self.middles))
-            pairs.append(((), self, (jnp.zeros_like(turns[0]), jnp.asarray(angle))))
-        return [pair[::-1] for pair in pairs] if self.transposed else pairs
+            angle = sum(turn * (self.sign * 2 * np.pi * n) for turn, n in zip(turns, self.middles, strict=True))
+            planes, ways = [*planes, (jnp.zeros_like(parts[0]), jnp.asarray(angle))], [*ways, ()]
+        batch = self.ends(layout)[1].ndim - self.points.ndim
+        factors, every = planes, [tuple((*out, *way) for out in self.outs) for way in ways]
+        dim = None if self.outs else batch
+        if not self.outs:
+            factors, every = [tuple(jnp.stack(part) for part in zip(*planes, strict=True))], [tuple(ways)]
+        slopes: list[Slope] = []
+        for factor, outs in zip(factors, every, strict=True):
+            wide, step = (
+                tuple(jnp.expand_dims(part, range(batch)) for part in factor),
+                dataclasses.replace(self, outs=outs),
+            )
+            slopes.append((wide, step, (), dim) if self.transposed else ((), step, wide, dim))
+        return slopes
 
     def name(self, layout: Layout) -> str:
         way = "ring" if type(self) is RingGrid else "points sent"
@@ -206,7 +244,7 @@ class PointExchange(RingGrid):
 
     def _values(self, held: Array, points: Sorted) -> Array:
         at, _ = self._at(points)
-        values = self._sent(interpolate(held, self._came(points, at), self.form, self.slope))
+        values = self._sent(interpolate(held, self._came(points, at), self.form, *self.outs))
         lost = jnp.full((len(values), points.size), jnp.nan, values.dtype)
         return lost.at[:, jnp.append(points.order, points.size)[at]].set(values, mode="drop")
 
@@ -214,7 +252,7 @@ class PointExchange(RingGrid):
         at, full = self._at(points)
         mine = jnp.where(full.any(), jnp.nan, jnp.take(values, points.order, 1))
         sent = self._sent(jnp.take(mine, at, 1, mode="fill", fill_value=0))
-        return spread(sent, self._came(points, at), self.form, self.grid.block, self.slope)
+        return spread(sent, self._came(points, at), self.form, self.grid.block, *self.outs)
 
     def _at(self, points: Sorted) -> tuple[Array, Array]:
         """The place of the point in every slot, `size` if it is empty; and which devices need more slots."""
