@@ -44,6 +44,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "halo": lambda form: mf.halo(X, form((2, 1)), axes=form((0, 1))),
     "power": lambda form: mf.power_spectrum(X, form((2, 3)), bins=form((0, 1, 5)), axes=form((0, 1))).power,
     "wavenumbers": lambda form: mf.wavenumbers(mf.plan(form((4, 6))), form((2, 3)))[1],
+    "modes": lambda form: mf.plan((4, 6), modes=form((3, 5)))(noise((4, 6))),
     "plan": lambda form: mf.plan(form((4, 6)), s=form((2, 3)), axes=form((1, 0)))(noise((4, 6))),
 }
 ALONE: dict[str, Callable[[Any], Any]] = {

@@ -65,12 +65,35 @@ def _walks(case: Case, planes: bool = False, dot: Dot | None = None) -> tuple[Wa
     return Walk(start, chosen, planes=planes), Walk(start, (pipeline,), planes=planes)
 
 
+def _lowest(case: Case) -> tuple[Walk, Walk]:
+    """The same for transforms that keep half of the modes."""
+    start = _walks(case)[0].start
+    (dim,), few = case.dims, (case.shape[case.dims[0]] + 1) // 2
+    local = LocalFFT(case.dims, -1, (case.shape[dim],), (few,), lowest=1)
+    size = case.shape[case.target] if case.exchange_first else local.after(start).shape[case.target]
+    moved = [(cut.axis, cut.parts) for cut in start.cuts[case.source]]
+    exchange = Exchange((AxisMove(case.source, case.target, even_cuts(size, moved)),), packed=True)
+    chosen: tuple[Step, ...] = (exchange, local) if case.exchange_first else (local, exchange)
+    return Walk(start, chosen), Walk(start, (Pipeline(chosen, case.dim, case.chunks),))
+
+
 def _input(case: Case, walk: Walk, seed: int = 0) -> jax.Array:
     return stored_of(mf.shard(noise(case.shape, seed=seed), mesh(case.sizes), walk.start.spec))
 
 
 def _logical(y: jax.Array, walk: Walk) -> np.ndarray:
     return mf.gather(padded(y, walk.end, None))
+
+
+@pytest.mark.parametrize("name", ["free, cut", "target", "target, uneven"])
+def test_chunks_of_the_lowest_modes(name: str) -> None:
+    """Catches chunks of the size before the modes are dropped."""
+    plain, chunked = _lowest(CASES[name])
+    x, where = _input(CASES[name], plain), mesh(CASES[name].sizes)
+    (expected,), (found,) = bind([x], plain, where), bind([x], chunked, where)
+    assert chunked.end == plain.end and error(_logical(found, chunked), _logical(expected, plain)) <= 1e-6
+    (back,), (again,) = (bind([one], walk.adjoint(), where) for one, walk in ((expected, plain), (found, chunked)))
+    assert error(_logical(again, chunked.adjoint()), _logical(back, plain.adjoint())) <= 1e-6
 
 
 @pytest.mark.parametrize("name", CASES)

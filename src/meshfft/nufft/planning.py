@@ -210,6 +210,7 @@ def _planned(points: Scattered, setting: Setting, definition: Definition, option
     """The sum itself, for `mf.plan`."""
     other = {"s": definition.s, "kind": definition.kind != "fft", "inverse": definition.inverse}
     other |= {"margin": bool(np.any(definition.margin)), "precompute": options.precompute}
+    other |= {"modes": definition.modes is not None}
     if wrong := [f"{name}=" for name, given in other.items() if given]:
         raise ValueError(f"Scattered points go without {wrong[0]}: leave it out")
     if options.method not in ("auto", "kdft"):

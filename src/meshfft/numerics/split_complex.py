@@ -76,6 +76,16 @@ def resize(block: Array, dim: int, size: int) -> Array:
     return jnp.pad(kept, widths) if size > kept.shape[dim] else kept
 
 
-def resize_each(block: B, dims: tuple[int, ...], sizes: tuple[int, ...]) -> B:
+def resize_lowest(block: Array, dim: int, size: int) -> Array:
+    """Crops frequencies in FFT order to the lowest, or pads them with zeros above these, to `size`."""
+    many = block.shape[dim]
+    first, last = (min(size, many) + 1) // 2, min(size, many) // 2
+    head, tail = lax.slice_in_dim(block, 0, first, axis=dim), lax.slice_in_dim(block, many - last, many, axis=dim)
+    return lax.concatenate([resize(head, dim, size - last), tail], dim)
+
+
+def resize_each(
+    block: B, dims: tuple[int, ...], sizes: tuple[int, ...], one: Callable[[Array, int, int], Array] = resize
+) -> B:
     pairs = [*zip(dims, sizes, strict=True)]
-    return jax.tree.map(lambda part: functools.reduce(lambda x, pair: resize(x, *pair), pairs, part), block)
+    return jax.tree.map(lambda part: functools.reduce(lambda x, pair: one(x, *pair), pairs, part), block)

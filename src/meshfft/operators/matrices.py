@@ -61,6 +61,11 @@ class Matrix(abc.ABC):
         return None
 
     @property
+    def whole(self) -> "Matrix":
+        """The matrix of all frequencies."""
+        return self
+
+    @property
     def denominator(self) -> int:
         """D, if its phases are integers over D of a turn; they are exact for D below MAX_LENGTH."""
         return max(self.rows, self.columns)

@@ -55,8 +55,9 @@ class Transform(NamedTuple):
 
     @property
     def name(self) -> str:
-        waves = dict.fromkeys(matrix.name for matrix in self.matrices if isinstance(matrix, Trig))
-        others = [matrix for matrix in self.matrices if not isinstance(matrix, Trig)]
+        every = [matrix.whole for matrix in self.matrices]
+        waves = dict.fromkeys(matrix.name for matrix in every if isinstance(matrix, Trig))
+        others = [matrix for matrix in every if not isinstance(matrix, Trig)]
         return ", ".join([*waves, *([_named(others)] if others or not waves else [])])
 
 

@@ -44,6 +44,7 @@ class Definition(NamedTuple):
     inverse: bool = False
     points: PointsLike | InPlane = None
     margin: int | Sequence[int] = 0
+    modes: int | Sequence[int] | None = None
 
     @property
     def in_dtype(self) -> np.dtype:
@@ -89,6 +90,7 @@ class PlanHow(TypedDict, total=False):
     inverse: bool
     points: PointsLike | InPlane
     margin: int | Sequence[int]
+    modes: int | Sequence[int] | None
     method: str
     order: str
     precision: Precision
@@ -128,7 +130,9 @@ def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
     given = Definition(**what)
     axes = None if given.axes is None else integers(given.axes, "axes")
     kind = given.kind if isinstance(given.kind, str) else tuple(given.kind)
-    return given._replace(s=lengths_of(given.s), axes=axes, kind=kind), Options(**how)  # an iterator is read once
+    modes = None if given.modes is None else integers(given.modes, "modes")
+    given = given._replace(s=lengths_of(given.s), axes=axes, kind=kind, modes=modes)  # an iterator is read once
+    return given, Options(**how)
 
 
 def _check_named(given: Mapping[str, object], known: type) -> None:

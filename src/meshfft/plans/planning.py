@@ -15,6 +15,7 @@ from ..machine.topology import Topology, machine_of, placements
 from ..machine.topology import topology as named
 from ..numerics.dtypes import check_reached, real_dtype
 from ..numerics.units import quantity
+from ..operators.lowest import lowest
 from ..operators.operands import entries, sampled
 from ..operators.transform import Transform, check_once, integers, is_integer, resolve, transform_of
 from ..steps import Margin
@@ -97,6 +98,10 @@ def plan(
             that are for real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to
             "dst-4", or one for each axis, a real one last; or its inverse.
+        modes: how many of the lowest frequencies to keep along all axes, or
+            along each, -1 for all: the result has them in the order of
+            `fftfreq`, modes // 2 + 1 of a half spectrum. The others are dropped
+            before anything is sent, and `plan.inverse` has zeros for them.
         points: as `kdftn`, without `s` and `inverse`; at a Scattered the plan
             of the sum itself.
         precompute: keep the matrix rows of dense products on the devices, each
@@ -239,9 +244,14 @@ def planned(points: object, setting: Setting, definition: Definition, options: O
     shape, kind, inverse = setting.start.shape, definition.kind, definition.inverse
     dims, lengths = resolve(shape, definition.s, definition.axes, kind, inverse)
     if points is None:
-        return plan_for(setting, transform_of(dims, lengths, definition.norm, inverse, kind), options, evades=False)
-    if definition.s is not None or inverse or kind != "fft":
-        raise ValueError("points cannot go with s, kind or inverse: give as many points as are wanted")
+        transform = transform_of(dims, lengths, definition.norm, inverse, kind)
+        if definition.modes is not None:
+            if inverse or any(matrix.becomes == "real" for matrix in transform.matrices):
+                raise ValueError("modes go with forward plans of samples: the inverse is that plan's, plan.inverse(X)")
+            transform = lowest(transform, integers(definition.modes, "modes"))
+        return plan_for(setting, transform, options, evades=False)
+    if definition.s is not None or definition.modes is not None or inverse or kind != "fft":
+        raise ValueError("points cannot go with s, modes, kind or inverse: give as many points as are wanted")
     check_once(dims)
     samples = entries(points, dims)
     transform = sampled(shape, dims, samples, definition.norm, options.dtype(definition.in_dtype))

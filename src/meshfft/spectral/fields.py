@@ -103,7 +103,7 @@ def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.nda
     """The wavenumbers along each transformed dimension in float64, 0 at the Nyquist frequency if `odd`."""
     parts = zip(harmonics(plan), periods(plan, lengths), odd, plan.transform.matrices, strict=True)
     return [
-        np.where(zero & (2 * abs(j) == n) & (not isinstance(matrix, Trig)), 0, j) * (2 * np.pi / period)
+        np.where(zero & (2 * abs(j) == n) & (not isinstance(matrix.whole, Trig)), 0, j) * (2 * np.pi / period)
         for (j, n), period, zero, matrix in parts
     ]
 
@@ -111,7 +111,8 @@ def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.nda
 def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
     """For each transformed dimension, the harmonic j of each index of the spectrum, and the number of points."""
     lines = list[tuple[np.ndarray, int]]()
-    for matrix in plan.transform.matrices:
+    for one in plan.transform.matrices:
+        matrix = one.whole
         if not isinstance(matrix, Roots | HalfRoots | Trig) or (isinstance(matrix, Trig) and matrix.type == 3):
             raise ValueError(
                 "the plan has no wavenumbers: plan without points=, and cosines and sines of type 1, 2 or 4"
@@ -119,13 +120,13 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
         if getattr(matrix, "sign", -1) > 0:
             raise ValueError("the plan is of an inverse transform: give the forward plan, and use its plan.inverse")
         check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made of,", "plan fewer points")
-        j = np.arange(matrix.rows)
+        j = np.arange(one.rows)
         if isinstance(matrix, Trig):
             first = 0.5 if matrix.type == 4 else float(matrix.family == "sin")
             lines.append((j + first, int(matrix.period)))
         else:
             n = matrix.length
-            lines.append((j if matrix.becomes == "complex" else np.where(2 * j < n, j, j - n), n))
+            lines.append((j if matrix.becomes == "complex" else np.where(2 * j < one.rows, j, j - one.rows), n))
     return lines
 
 
@@ -142,7 +143,7 @@ def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
             raise ValueError(f"length {length} is no period: give a positive number")
     if lengths is None:
         return numbers
-    return tuple(n * (1 + isinstance(m, Trig)) for n, m in zip(numbers, plan.transform.matrices, strict=True))
+    return tuple(n * (1 + isinstance(m.whole, Trig)) for n, m in zip(numbers, plan.transform.matrices, strict=True))
 
 
 def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:

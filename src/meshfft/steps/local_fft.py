@@ -19,7 +19,7 @@ from ..layout.layout import Layout, resized
 from ..machine.chip import Chip
 from ..machine.machine import Work
 from ..numerics.dtypes import Error, unit_of
-from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, resize, resize_each
+from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, resize, resize_each, resize_lowest
 from ..operators.matrices import Matrix, Roots
 from ..operators.trig import Trig
 from .base import Chunked, Kernels, MatrixStep, Step, names, shift
@@ -40,6 +40,7 @@ class LocalFFT(Chunked, Kernels):
     engine: Engine[Any] = XLA
     grid: Grid = ()  # chunks for a chunked engine: those of a neighbouring exchange
     first: bool = False  # the block is the input array, not joined by an exchange
+    lowest: int = 0  # 1: the result has only the lowest frequencies; -1: so has the input
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalFFT"]:
@@ -49,6 +50,12 @@ class LocalFFT(Chunked, Kernels):
             for engine, dims in offered(lines, problem.site(layout)):
                 sizes = tuple(lengths[d] for d in dims)
                 yield cls(dims, sign, sizes, sizes, engine)
+        for dim, matrix in ready(todo).items():  # each by itself, so that the next has fewer lines
+            whole = matrix.whole
+            if isinstance(whole, Roots) and matrix.rows < whole.rows and layout.parts[dim] == 1:
+                lines = Lines(layout.block, (dim,), (whole.length,))
+                for engine, dims in offered(lines, problem.site(layout)):
+                    yield cls(dims, whole.sign, lines.lengths, (matrix.rows,), engine, lowest=1)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -103,9 +110,9 @@ class LocalFFT(Chunked, Kernels):
         return in_planes(self._apply, block) if self.engine.planar else in_complex(self._apply, block)
 
     def _apply(self, block: B) -> B:
-        lines = resize_each(block, self.dims, self.lengths)
+        lines = resize_each(block, self.dims, self.lengths, resize_lowest if self.lowest < 0 else resize)
         lines = self.engine.apply(lines, self.dims, self.sign, self.grid, self.first)
-        return resize_each(lines, self.dims, self.sizes)
+        return resize_each(lines, self.dims, self.sizes, resize_lowest if self.lowest > 0 else resize)
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
@@ -124,7 +131,8 @@ class LocalFFT(Chunked, Kernels):
         return Lines(layout.block, self.dims, self.lengths)
 
     def transpose(self, layout: Layout) -> "LocalFFT":
-        return dataclasses.replace(self, sizes=tuple(layout.shape[d] for d in self.dims), first=False)
+        sizes = tuple(layout.shape[d] for d in self.dims)
+        return dataclasses.replace(self, sizes=sizes, first=False, lowest=-self.lowest)
 
     def conjugate(self) -> "LocalFFT":
         return dataclasses.replace(self, sign=-self.sign)
@@ -134,7 +142,9 @@ class LocalFFT(Chunked, Kernels):
         return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims), grid=grid)
 
     def name(self, layout: Layout) -> str:
-        return f"fft {names(self.dims, layout)} ({self.engine.name})"
+        few = layout.block[self.dims[0]] if self.lowest < 0 else self.sizes[0]
+        kept = f", {few} of {self.lengths[0]}" if self.lowest else ""
+        return f"fft {names(self.dims, layout)}{kept} ({self.engine.name})"
 
 
 def local_roots(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
@@ -150,8 +160,9 @@ class LocalTrig(MatrixStep[Trig]):
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalTrig"]:
         for dim, matrix in sorted(todo.items()) if not problem.sliced else ():
-            if isinstance(matrix, Trig) and layout.parts[dim] == 1:
-                yield cls((dim,), matrix, (matrix.rows,), problem.real_at(todo))
+            whole = matrix.whole
+            if isinstance(whole, Trig) and layout.parts[dim] == 1:
+                yield cls((dim,), whole, (matrix.rows,), problem.real_at(todo))
                 return
 
     def error(self, layout: Layout, itemsize: int) -> Error:

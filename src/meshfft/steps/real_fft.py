@@ -48,13 +48,14 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RealFFT"]:
         for dim, matrix in todo.items() if not problem.sliced else ():
-            if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
-                lengths = {**{d: m.length for d, m in local_roots(layout, todo).items()}, dim: matrix.length}
-                lines = Lines(layout.block, tuple(lengths), tuple(lengths.values()), matrix.onto_real)
+            half = matrix.whole
+            if isinstance(half, HalfRoots) and layout.parts[dim] == 1:
+                lengths = {**{d: m.length for d, m in local_roots(layout, todo).items()}, dim: half.length}
+                lines = Lines(layout.block, tuple(lengths), tuple(lengths.values()), half.onto_real)
                 for engine, dims in offered(lines, problem.site(layout), of_reals=True):
-                    if not matrix.onto_real or len(todo) == len(dims):
+                    if not half.onto_real or len(todo) == len(dims):
                         points = tuple(lengths[d] for d in dims)
-                        yield cls(dims, matrix, (*points[:-1], matrix.rows), points, engine)
+                        yield cls(dims, half, (*points[:-1], matrix.rows), points, engine)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
         return Error.of_all(fft_error(length, itemsize) for length in self.lengths)._replace(
