@@ -158,7 +158,6 @@ def test_what_has_no_answer() -> None:
         (lambda: mf.plan((6,), points=some, s=(4,)), "go without s="),
         (lambda: mf.plan((6,), points=some, precompute=True), "go without precompute="),
         (lambda: mf.plan((8,), points=some, margin=1), "go without margin="),
-        (lambda: mf.plan((6,), points=some, wire="int16"), "send exactly"),
         (lambda: mf.plan((6,), points=some).inverse(ones), "plan.solve"),
         (lambda: mf.plan((20,), points=some).solve(ones), "12 samples of 20 unknowns"),
         (lambda: mf.ikdftn(ones, some, s=(6,), method="direct"), "iterations"),

@@ -62,8 +62,7 @@ def kdftn(
             one neighbour; "two-way": half of the blocks to each, in half the
             steps; "auto": the cheaper by the model. Sums that travel, as in
             gradients if points differ, go one way.
-        wire: as `fftn`; at Scattered points "exact". Gradients in points and
-            matrices travel exactly.
+        wire: as `fftn`. Gradients in points and matrices travel exactly.
 
     Returns:
         The spectrum, sharded as the array came if the numbers of points

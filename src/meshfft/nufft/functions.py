@@ -7,24 +7,25 @@ Both interpolate on a fine grid of the spectrum. Images and values stay sharded.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from jax.typing import DTypeLike
 
-from ..layout.layout import AnyMesh, Spec
+from ..layout.layout import AnyMesh
 from ..layout.padded_array import AnyArray, Transformed
 from ..machine.topology import Topology
 from ..operators.transform import integers
+from ..plans.options import FieldHow, SpectrumHow, check_options, options_of, spelled, with_options
 from ..plans.planning import laid_out, machines
-from ..plans.request import Setting, on_arrays, read
+from ..plans.request import Setting, read
 from .plan import ScatteredPlan
 from .planning import plan_to_points, scattered_plan_for
 from .points import Scattered, known_kind
 from .problem import brought, problem_of, problem_of_values, products
 
 
-@on_arrays
+@with_options
 def nufftn(
     x: AnyArray,
     points: Scattered,
@@ -34,12 +35,9 @@ def nufftn(
     sigma: float | None = None,
     norm: str | None = None,
     origin: str = "corner",
-    method: str = "auto",
     order: str = "any",
     capacity: float | None = None,
-    precision: str | None = None,
-    spec: Spec | None = None,
-    out_spec: Spec | None = None,
+    **how: Unpack[FieldHow],
 ) -> Transformed:
     """The spectrum of an image at scattered points: the nonuniform FFT of type
     2.
@@ -75,6 +73,9 @@ def nufftn(
             and an image of such values is NaN. None: the fine grid goes to the
             points, and nothing can overflow.
         precision: "float32" or "float64"; by default that of the image.
+        ring, engine, wire: as `fftn`. A lossy wire carries the grid, its halos
+            and the values; its errors add to tol, by as much as
+            `print(mf.scattered_plan(...))` has.
         spec, out_spec: how the image is cut if JAX hides that, and how the
             values are to be.
 
@@ -104,12 +105,11 @@ def nufftn(
     >>> mf.nufftn(np.ones(4), points).real.round(3).tolist()
     [4.0, 0.0]
     """
-    options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
-    options |= {"capacity": capacity}
-    return _transformed(x, points, None, axes, precision, spec, out_spec, options)
+    what = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "capacity": capacity}
+    return _transformed(x, points, None, axes, order, how, what)
 
 
-@on_arrays
+@with_options
 def nufftn_adjoint(
     c: AnyArray,
     points: Scattered,
@@ -120,12 +120,9 @@ def nufftn_adjoint(
     sigma: float | None = None,
     norm: str | None = None,
     origin: str = "corner",
-    method: str = "auto",
     order: str = "any",
     capacity: float | None = None,
-    precision: str | None = None,
-    spec: Spec | None = None,
-    out_spec: Spec | None = None,
+    **how: Unpack[FieldHow],
 ) -> Transformed:
     """The image that samples of a spectrum add up to: the nonuniform FFT of
     type 1, the adjoint of `nufftn`.
@@ -140,8 +137,7 @@ def nufftn_adjoint(
             each coordinate.
         axes: where these are in the result, in the order of `shape`; by
             default the last.
-        tol, sigma, norm, origin, method, order, capacity, precision: as
-            `nufftn`.
+        tol, sigma, norm, origin, method, ..., wire: as `nufftn`.
         spec: how c is cut where JAX hides that.
         out_spec: how the image is to be cut; by default by the mesh axes that
             cut the values, each on a dimension of its own as far as they
@@ -163,29 +159,27 @@ def nufftn_adjoint(
     >>> mf.nufftn_adjoint(np.ones(1), points, 4).real.round(3).tolist()
     [1.0, -1.0, 1.0, -1.0]
     """
-    options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
-    options |= {"capacity": capacity}
-    return _transformed(c, points, integers(shape, "shape"), axes, precision, spec, out_spec, options)
+    what = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "capacity": capacity}
+    return _transformed(c, points, integers(shape, "shape"), axes, order, how, what)
 
 
+@spelled
 def scattered_plan(
     shape: Sequence[int],
     points: Scattered,
     *,
     mesh: AnyMesh | None = None,
-    spec: Spec | None = None,
     axes: Sequence[int] | None = None,
     tol: float = 1e-6,
     sigma: float | None = None,
     norm: str | None = None,
     origin: str = "corner",
-    method: str = "auto",
     order: str = "any",
     slack: int = 0,
     balance: bool | None = None,
     dtype: DTypeLike = "complex64",
-    precision: str | None = None,
     topology: str | Topology | None = None,
+    **how: Unpack[SpectrumHow],
 ) -> ScatteredPlan:
     """Finds how to transform images of a shape at scattered points, without an
     image and without a device.
@@ -194,7 +188,8 @@ def scattered_plan(
         shape: logical shape of the image, batch dimensions (coils) among it.
         points: where the spectrum is sampled.
         mesh, spec: as `plan`.
-        axes, tol, sigma, norm, origin, method, order, precision: as `nufftn`.
+        axes, tol, sigma, norm, origin, method, ..., wire: as `nufftn`; what
+            `solve` and `normal` iterate with is sent exactly.
         slack: cells of the fine grid by which points may move while JAX traces
             them.
         balance: devices that own more points than the mean lend tiles of the
@@ -218,14 +213,16 @@ def scattered_plan(
     >>> plan(np.ones(4)).real.round(3).tolist()
     [4.0, 0.0]
     """
-    if method == "kdft":
+    options = options_of(how, SpectrumHow)._replace(order=order)
+    check_options(options)
+    if options.method == "kdft":
         raise ValueError("method 'kdft' is the sum itself, which places no points: use mf.plan(shape, points=points)")
-    start, given = laid_out(shape, mesh, spec), np.dtype(dtype)
+    start, given = laid_out(shape, mesh, how.get("spec")), np.dtype(dtype)
     settings = [Setting(start, mesh, machine, given) for machine in machines(mesh, topology)]
-    how = products(settings[0], precision, method)
-    options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
-    options |= {"slack": slack, "balance": balance}
-    problems = (problem_of(setting, start, points, axes, *how, options) for setting in settings)
+    what = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "slack": slack, "balance": balance}
+    what |= options.planned._asdict()
+    precise = products(settings[0], options.precision, options.method)
+    problems = (problem_of(setting, start, points, axes, *precise, what) for setting in settings)
     return min(map(scattered_plan_for, problems), key=lambda plan: plan.seconds or 0.0)
 
 
@@ -234,16 +231,18 @@ def _transformed(
     points: Scattered,
     sizes: tuple[int, ...] | None,
     axes: Sequence[int] | None,
-    precision: str | None,
-    spec: Spec | None,
-    out_spec: Spec | None,
-    options: dict[str, Any],
+    order: str,
+    how: FieldHow,
+    what: dict[str, Any],
 ) -> Transformed:
-    request, points = read(a, spec), known_kind(points)
-    how = (axes, *products(request.setting, precision, options["method"]), options, out_spec)
+    options = options_of(how, FieldHow)._replace(order=order)
+    check_options(options)
+    request, points = read(a, how.get("spec")), known_kind(points)
+    precise = products(request.setting, options.precision, options.method)
+    given = (axes, *precise, what | options.planned._asdict(), options.out_spec)
     if sizes is None:
-        problem = problem_of(request.setting, request.setting.start, points, *how)
+        problem = problem_of(request.setting, request.setting.start, points, *given)
         return plan_to_points(problem).execute(request)
-    problem = problem_of_values(request.setting, points, sizes, *how)
+    problem = problem_of_values(request.setting, points, sizes, *given)
     plan = plan_to_points(problem)
     return plan.execute(brought(request, plan.out_layout), adjoint=True)

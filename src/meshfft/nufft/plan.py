@@ -172,7 +172,7 @@ class ScatteredPlan(PointsPlan):
         if np.ndim(values) == tail:
             layout = sub_layout(layout, range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
-        walk = Walk(layout, (at_slot(step, 0),), real=np.dtype(given).kind != "c")
+        walk = Walk(layout, (at_slot(step, 0),), real=np.dtype(given).kind != "c").wired()
         return self._with(walk, self.sources[-1:])(values)
 
     def density(self, iterations: int = 12) -> Array:
@@ -221,6 +221,7 @@ class ScatteredPlan(PointsPlan):
         forward = circle(self._plain, self.dims)
         layout, tol = sub_layout(forward.out_layout, self.dims), max(self.tol / 4, LEAST_TOL[self.dtype.name])
         how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0}
+        how |= {"options": self.options.exact}
         wider = self.remake(start=layout, dims=tuple(range(layout.ndim)), **how)
         if weights is None:
             q = wider.adjoint(np.ones(self.points.shape, real_dtype(self.dtype)))

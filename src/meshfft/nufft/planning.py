@@ -26,7 +26,7 @@ from ..plans.options import Definition, check_options
 from ..plans.plan import Plan
 from ..plans.planning import planned
 from ..plans.request import Request, Setting
-from ..steps.base import Step
+from ..steps.base import Step, wired
 from ..steps.problem import Options
 from ..walks.choice import moves
 from ..walks.walk import Walk
@@ -56,7 +56,7 @@ def plan_to_points(problem: ScatteredProblem) -> PointsPlan:
     goal, end = problem.values, plan.out_layout
     if goal is None or goal == end or goal.mesh_axes != end.mesh_axes:
         return plan
-    onward = moves(end, goal, plan.machine, plan.dtype.itemsize, plan.dots)
+    onward = moves(end, goal, plan.machine, plan.dtype.itemsize, plan.dots, options=problem.options)
     walk = dataclasses.replace(plan.walk, steps=(*plan.walk.steps, *onward.steps))
     return PointsPlan(*problem.parts(walk, plan.sources))
 
@@ -99,7 +99,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
     last, routes = exchange_of(order, owned.end, values_layout(problem, in_slots), len(every), *how)
     held = tuple(DeviceTables(one, problem.mesh, in_slots.axes[0]) for one in (*every, routes))
     return ScatteredPlan(
-        *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, last)), held),
+        *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, wired(last, problem.wire))), held),
         points=points,
         tol=problem.tol,
         origin=problem.origin,
@@ -138,7 +138,7 @@ def _window_alone(post: PostTransform, layout: Layout, slots: int, most: int, ba
     post = dataclasses.replace(post, problem=post.problem._replace(start=start, dims=dims))
     there = Walk(bare, post.steps(bare, slots, most, balance, sign=0)[1:])
     back = there.transpose()
-    return dataclasses.replace(back, steps=(*back.steps, *there.steps))
+    return dataclasses.replace(back, steps=(*back.steps, *there.steps)).wired()
 
 
 def _from_image(walk: Walk, post: PostTransform, behind: tuple[Step, ...]) -> Walk:
@@ -185,13 +185,14 @@ def ring_plan(problem: ScatteredProblem) -> PointsPlan:
 
 @functools.lru_cache(maxsize=256)
 def _ring_steps(problem: ScatteredProblem, unit: str | None) -> list[RingPoints]:
-    image, there, ring = sub_layout(problem.start, problem.dims), problem.at_points, problem.ring
+    image, there, ring = sub_layout(problem.start, problem.dims), problem.at_points, problem.options.ring
     if there is None or there.mesh_axes != image.mesh_axes:
         there = points_layout(problem.points.shape, axes_of_cuts(problem.start, problem.dims), problem.mesh)
     both = ring == "auto" and problem.machine.network is not None and math.prod(image.parts) > 2
     dots = [dot for dot in problem.dots if dot.tier == problem.dots[0].tier]
     ways = itertools.product(dots, (False, True) if both else (ring == "two-way",))
-    return [RingPoints(problem.dims, image, there, dot, two_way, unit=unit) for dot, two_way in ways]
+    how = {"unit": unit, "wire": problem.wire}
+    return [RingPoints(problem.dims, image, there, dot, two_way, **how) for dot, two_way in ways]
 
 
 def _unit(points: Scattered) -> str | None:
@@ -222,13 +223,12 @@ def _sum_plan(
     setting: Setting, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
 ) -> Plan:
     check_options(options)
-    if options.wire != "exact":
-        raise ValueError(f"wire is {options.wire!r}, and Scattered points send exactly: leave it out")
     spec = options.out_spec
     dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, setting.machine.chip.unit)
-    what = {"norm": norm, "method": "kdft", "ring": options.ring, "order": options.order}
-    plan = plan_to_points(problem_of(setting, setting.start, points, axes, dtype, dots, what, spec))
-    check_reached(options.precision, plan.error)
+    what = {"norm": norm, **options.planned._asdict(), "method": "kdft"}
+    problem = problem_of(setting, setting.start, points, axes, dtype, dots, what, spec)
+    plan = plan_to_points(problem)
+    check_reached(options.precision, plan.error, problem.wire.remedy)
     check_blocks(plan.out_layout, real_dtype(dtype).itemsize, setting.room, "the result")
     _check_known(setting, plan.out_layout, spec)
     return plan

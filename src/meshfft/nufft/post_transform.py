@@ -19,7 +19,7 @@ from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..operators.transform import transform_of
 from ..steps import Halo
-from ..steps.base import Step
+from ..steps.base import Step, wired
 from ..steps.problem import Ending, Options, Problem
 from ..walks.choice import find_walk
 from ..walks.walk import Walk
@@ -48,7 +48,7 @@ class PostTransform:
         """Steps for a layout, by the points that its devices would own."""
         problem = self.problem
         if not problem.points.known:
-            return self._traced(layout)
+            return tuple(wired(step, problem.wire) for step in self._traced(layout))
         cells = sub_layout(layout, problem.dims)
         load = loads(problem.points.in_turns, cells, self.window.width, problem.slack)
         most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balanced else load.max())
@@ -84,6 +84,7 @@ class PostTransform:
     ) -> tuple[Step, ...]:
         """Steps to `slots` of known points per device, `most` of them full; `sign` 0 leaves out the phases."""
         before, grid = self._onto_halos(layout, balance)
+        before = tuple(wired(step, self.problem.wire) for step in before)
         total = slots * math.prod(grid.parts)
         points = Layout((total,), (even_cuts(total, axes_of_cuts(grid, range(grid.ndim))),))
         what = (self.grid, self.problem.middles, self.form(layout), most)
@@ -144,7 +145,7 @@ def _on_grid(
         return follows.setdefault(grid, post(problem, grid, one))
 
     least = tuple(max(math.ceil(one.sigma * n), 2 * one.width) for n in problem.modes)
-    how = (problem.machine, problem.dtype.itemsize, problem.dots, Options(problem.method, problem.order))
+    how = (problem.machine, problem.dtype.itemsize, problem.dots, problem.options)
     walk, grid = even_walk(problem.start, problem.dims, least, how, ending, find_walk, instead)
     if walk.steps[0] in instead:
         return dataclasses.replace(walk, scale=problem.scale), None

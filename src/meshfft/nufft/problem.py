@@ -14,6 +14,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.sharding import Mesh
 
+from ..collectives.wires import Wire, wire_of
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
 from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
@@ -44,15 +45,21 @@ class ScatteredProblem(NamedTuple):
     dots: tuple[Dot, ...]
     tol: float = 1e-6
     sigma: float | None = None
-    order: str = "any"
+    options: Options = Options(order="any")
     norm: str | None = None
     origin: str = "corner"
     slack: int = 0
-    method: str = "auto"
     balance: bool | None = None  # crowded owners lend tiles; by default if devices have separate memories
     values: Layout | None = None  # of the values that the caller has or wants, with batch dimensions
-    ring: str = "auto"  # of the sum itself, one of RINGS
     capacity: float | None = None  # for traced points: slots of PointExchange over the mean
+
+    @property
+    def method(self) -> str:
+        return self.options.method
+
+    @property
+    def wire(self) -> Wire:
+        return wire_of(self.options.wire, real_dtype(self.dtype))
 
     @property
     def modes(self) -> tuple[int, ...]:
@@ -79,7 +86,7 @@ class ScatteredProblem(NamedTuple):
 
     def parts(self, walk: Walk, sources: tuple[Source | None, ...]) -> tuple[Any, ...]:
         """The fields of a Plan of this problem."""
-        how = (self.mesh, self.dtype, Options(self.method, self.order), self.machine, self.dots)
+        how = (self.mesh, self.dtype, self.options, self.machine, self.dots)
         return walk, Transform((), (), walk.scale), *how, sources
 
 
@@ -117,7 +124,8 @@ def problem_of(
         points = jax.tree.map(lambda leaf: leaf[..., np.argsort(dims)], points)
     plain = {name: plain_number(value) for name, value in options.items()}
     what = (start, tuple(sorted(dims)), points, mesh, setting.machine, dtype, dots)
-    problem = ScatteredProblem(*what, **plain)
+    how = {name: plain.pop(name) for name in Options._fields if name in plain}
+    problem = ScatteredProblem(*what, options=Options(**{"order": "any", **how}), **plain)
     _check(problem)
     if out_spec is None:
         return problem
@@ -147,7 +155,7 @@ def plain_number(value: Any) -> Any:
 
 
 def _check(problem: ScatteredProblem) -> None:
-    for name, value, known in (("order", problem.order, ORDERS), ("origin", problem.origin, ORIGINS)):
+    for name, value, known in (("order", problem.options.order, ORDERS), ("origin", problem.origin, ORIGINS)):
         if value not in known:
             raise ValueError(f"{name} {value!r} is unknown: use " + " or ".join(map(repr, known)))
     slack, capacity, points = problem.slack, problem.capacity, problem.points

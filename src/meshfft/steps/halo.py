@@ -24,12 +24,13 @@ from ..collectives.ring import permuted
 from ..layout.layout import Layout, resized
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
-from ..numerics.split_complex import Block
-from .base import Step, names, shift
+from ..numerics.dtypes import Error
+from ..numerics.split_complex import Block, in_complex
+from .base import Wired, names, shift
 
 
 @dataclasses.dataclass(frozen=True)
-class Halo(Step):
+class Halo(Wired):
     dim: int
     before: int
     behind: int
@@ -44,12 +45,12 @@ class Halo(Step):
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """The block is read and written once; halos are sent one hop or more."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
-        row = max(before, after) // max(layout.block[self.dim], self.after(layout).block[self.dim], 1)
         parts, axes = layout.parts[self.dim], layout.axes[self.dim]
         bare = self.after(layout) if self.transposed else layout
-        moves = tuple(
-            Move("ring", axes, (b - a) * row, 1) for hops, a, b in self._hops(bare) if self._sends(hops, parts)
-        )
+        beside = layout.block[: self.dim], layout.block[self.dim + 1 :]
+        shares = [(b - a) for hops, a, b in self._hops(bare) if self._sends(hops, parts)]
+        sizes = [self.wire.nbytes((*beside[0], cells, *beside[1]), itemsize) for cells in shares]
+        moves = tuple(Move("ring", axes, nbytes, 1) for nbytes in sizes)
         return Work(
             memory_bytes=before + after,
             sent_bytes=sum(move.nbytes for move in moves),
@@ -58,9 +59,13 @@ class Halo(Step):
             peak_bytes=before + after,
         )
 
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error(lost=self.wire.error * (layout.parts[self.dim] > 1))
+
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         one, bare = (self._drop, self.after(layout)) if self.transposed else (self._put, layout)
-        return jax.tree.map(functools.partial(one, bare=bare), block)
+        one = functools.partial(one, bare=bare)
+        return in_complex(one, block) if self.wire.lossy else jax.tree.map(one, block)
 
     def _hops(self, bare: Layout) -> Iterator[tuple[int, int, int]]:
         """Devices ahead of the sender, and the nearest and the farthest cell of each part of the halos."""
@@ -77,8 +82,9 @@ class Halo(Step):
         axes, parts = bare.axes[self.dim], bare.parts[self.dim]
         if not self._sends(hops, parts):
             return part if self.periodic else jnp.zeros_like(part)
-        sources = [i - hops if 0 <= i - hops < parts else None for i in range(parts)]
-        return permuted(part, axes, [(i - hops) % parts for i in range(parts)] if self.periodic else sources)
+        cyclic = [(i - hops) % parts for i in range(parts)]
+        sources = cyclic if self.periodic else [i - hops if 0 <= i - hops < parts else None for i in range(parts)]
+        return permuted(part, axes, sources, self.wire)
 
     def _put(self, block: Array, bare: Layout) -> Array:
         dim, count = self.dim, self._count(bare)

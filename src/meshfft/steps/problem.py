@@ -54,6 +54,10 @@ class Options(NamedTuple):
         return self._replace(out_spec=None, donate=False)
 
     @property
+    def exact(self) -> "Options":
+        return self._replace(wire="exact")
+
+    @property
     def asked(self) -> dict[str, object]:
         """The choices that a table of a plan repeats."""
         return {"method": self.method, "order": self.order, "wire": self.wire}

@@ -25,7 +25,7 @@ from ...numerics.dtypes import Error, real_dtype
 from ...numerics.phases import mulmod, roots
 from ...numerics.split_complex import Block, Planes, in_planes, scaled
 from ...steps.base import Step, names, shift
-from ..grid.window import Window
+from ..grid.window import Window, gain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Deconvolve(_Factor):
     window: Window
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error(len(self.along) * self.window.worst)
+        return Error(len(self.along) * self.window.worst, condition=gain(self.window) ** len(self.along))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = math.prod(layout.block)

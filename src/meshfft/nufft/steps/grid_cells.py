@@ -21,15 +21,16 @@ from ...collectives.ring import permuted
 from ...layout.layout import Layout, resized
 from ...machine.chip import Chip
 from ...machine.machine import Move, Work
-from ...numerics.split_complex import Block
-from ...steps.base import names, shift
+from ...numerics.dtypes import Error
+from ...numerics.split_complex import Block, in_complex
+from ...steps.base import Wired, names, shift
 from .point_step import TakesTables, grid_back, grid_last, own_tables, table_specs
 
 Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class TileBalance(TakesTables):
+class TileBalance(TakesTables, Wired):
     along: tuple[int, ...]  # dimensions of the grid, whose mesh axes form the ring
     rounds: tuple[tuple[Pairs, int], ...]  # (sender, receiver) pairs, and tiles per message
     tile: tuple[int, ...]  # cells of a tile, with halo
@@ -56,8 +57,8 @@ class TileBalance(TakesTables):
         """Tiles are copied out, sent and copied in; the block is copied once."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         rest = math.prod(layout.block[d] for d in range(layout.ndim) if d not in self.along)
-        each = math.prod(self.tile) * rest * itemsize
-        moves = tuple(Move("ring", self.axes(layout), tiles * each, 1) for _, tiles in self.rounds)
+        sizes = [self.wire.nbytes((tiles, rest, *self.tile), itemsize) for _, tiles in self.rounds]
+        moves = tuple(Move("ring", self.axes(layout), nbytes, 1) for nbytes in sizes)
         sent = sum(move.nbytes for move in moves)
         return Work(
             memory_bytes=before + after + 4 * sent,
@@ -69,14 +70,18 @@ class TileBalance(TakesTables):
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         one = self._home if self.transposed else self._lent
-        return jax.tree.map(functools.partial(one, layout=layout, starts=operand[0]), block)
+        one = functools.partial(one, layout=layout, starts=operand[0])
+        return in_complex(one, block) if self.wire.lossy else jax.tree.map(one, block)
+
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error(lost=self.wire.error)
 
     def _lent(self, block: Array, layout: Layout, starts: Array) -> Array:
         block = grid_last(block, self.along)
         received, first = [], 0
         for pairs, tiles in self.rounds:
             message = lax.map(functools.partial(self._cut, block), starts[first : first + tiles])
-            received.append(permuted(message, self.axes(layout), _sources(pairs, layout, self.along)))
+            received.append(permuted(message, self.axes(layout), _sources(pairs, layout, self.along), self.wire))
             first += tiles
         behind = jnp.zeros((block.shape[0], self.rows, *block.shape[2:]), block.dtype)
         behind = _added(behind, jnp.concatenate(received), self._behind(layout))
@@ -90,7 +95,8 @@ class TileBalance(TakesTables):
         first = 0
         for pairs, many in self.rounds:
             back = tuple((helper, owner) for owner, helper in pairs)
-            message = permuted(tiles[first : first + many], self.axes(layout), _sources(back, layout, self.along))
+            sources = _sources(back, layout, self.along)
+            message = permuted(tiles[first : first + many], self.axes(layout), sources, self.wire)
             kept = _added(kept, message, starts[first : first + many])
             first += many
         return grid_back(kept, self.after(layout), self.along)

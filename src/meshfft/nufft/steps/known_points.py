@@ -25,13 +25,14 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from ...collectives.all_to_all import Came
+from ...collectives.all_to_all import Came, exchange_packed
 from ...kept import Trial
 from ...layout.layout import Cuts, Layout
 from ...machine.chip import Chip
 from ...machine.machine import Machine, Move, Work
-from ...numerics.split_complex import Block
-from ...steps.base import Kernels
+from ...numerics.dtypes import Error
+from ...numerics.split_complex import Block, in_complex
+from ...steps.base import Kernels, Wired
 from ..grid.binning import Tables, radix_order
 from ..grid.form import Form, Slots, cost
 from ..grid.gridding import kernels_of
@@ -118,7 +119,7 @@ class Ways(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class ValueExchange(TakesTables):
+class ValueExchange(TakesTables, Wired):
     slots: Layout  # layout of values in the plan's order, without batch dimensions
     points: Layout
     most: tuple[int, ...]  # most values that a pair of devices exchanges, in each all-to-all on the way home
@@ -146,7 +147,7 @@ class ValueExchange(TakesTables):
         """A gather before each all-to-all and after the last, and the values sent."""
         before, after, parts = math.prod(layout.block), math.prod(self.after(layout).block), self.slots.parts[0]
         batch = math.prod(layout.block[: self._batch(layout)])
-        sent = [most * parts * batch * itemsize for most in self.most]
+        sent = [parts * self.wire.nbytes((batch, most), itemsize) for most in self.most]
         return Work(
             memory_bytes=GATHER_PASSES * (sum(sent) + after * itemsize),
             sent_bytes=sum(sent) * (parts - 1) // parts,
@@ -156,15 +157,17 @@ class ValueExchange(TakesTables):
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
-        return jax.tree.map(functools.partial(self._apply, layout=layout, operand=cast(Ways, operand)), block)
+        one = functools.partial(self._apply, layout=layout, operand=cast(Ways, operand))
+        return in_complex(one, block) if self.wire.lossy else jax.tree.map(one, block)
+
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error(lost=self.wire.error * len(self.most))
 
     def _apply(self, block: Array, layout: Layout, operand: Ways) -> Array:
         first, *others = operand.back if self.transposed else operand.home
         values = _picked(block.reshape(math.prod(block.shape[: self._batch(layout)]), -1), first[0])
         for at in others:
-            values = values.reshape(values.shape[0], self.slots.parts[0], -1)
-            values = lax.all_to_all(values, self.axes, 1, 1, tiled=True).reshape(values.shape[0], -1)
-            values = _picked(values, at[0])
+            values = _picked(exchange_packed(values, self.axes, 1, 1, self.wire), at[0])
         return values.reshape(self.after(layout).block)
 
     def insert(self, dim: int) -> "ValueExchange":

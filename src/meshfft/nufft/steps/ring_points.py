@@ -30,7 +30,7 @@ from ...numerics.products import TERMS, Sums, planes_of, product
 from ...numerics.split_complex import Block, Planes, like, split
 from ...numerics.tiles import equal_error
 from ...operators.matrices import Logarithm
-from ...steps.base import Slope, names
+from ...steps.base import Slope, Wired, names
 from ...steps.problem import Numbers
 from .point_step import Coordinates, CoordinateStep, clear, fixed
 
@@ -42,7 +42,7 @@ PHASE_FLOPS = 60  # per root of unity: two products of limbs, cos and sin
 
 
 @dataclasses.dataclass(frozen=True)
-class RingPoints(CoordinateStep):
+class RingPoints(CoordinateStep, Wired):
     dot: Dot
     two_way: bool = False
 
@@ -57,7 +57,10 @@ class RingPoints(CoordinateStep):
         runs = -(-terms // TERMS)
         added = (min(runs, TOGETHER), -(-runs // TOGETHER), *others, math.prod(self.grid.parts))
         equal = equal_error(terms, self.dot, itemsize)
-        return Error(self.dot.error, equal + sum(added_error(many, itemsize) for many in added))
+        parts = math.prod(self.grid.parts)
+        hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
+        lost = self.wire.error * hops
+        return Error(self.dot.error, equal + sum(added_error(many, itemsize) for many in added), lost)
 
     @property
     def _order(self) -> list[int]:
@@ -75,15 +78,16 @@ class RingPoints(CoordinateStep):
         sides = [self.grid.block[j] for j in self._order]
         beside, chunk = image // max(sides[0], 1), self._chunk(batch)
         rows = sum(math.prod(sides[1:j]) * batch for j in range(2, len(sides) + 1))
+        sent = self.wire.nbytes((sides[0], beside), itemsize)
         kind, rounds = ("two-way ring", parts // 2) if self._both(parts) else ("ring", parts - 1)
         return Work(
             matrix_flops=self.dot.flops * parts * count * beside * padded(sides[0], chip.side),
             tier=self.dot.tier,
             vector_flops=parts * count * (PHASE_FLOPS * sum(sides) + 8 * rows),
             memory_bytes=2 * itemsize * (values + image + parts * count * beside),
-            sent_bytes=(parts - 1) * image * itemsize,
+            sent_bytes=(parts - 1) * sent,
             hops=parts - 1,
-            moves=(Move(kind, self.axes, image * itemsize, rounds),),
+            moves=(Move(kind, self.axes, sent, rounds),),
             parts=parts,
             peak_bytes=itemsize * (4 * image + 3 * values + 3 * chunk * (beside + min(sides[0], TERMS))),
         )
@@ -98,10 +102,11 @@ class RingPoints(CoordinateStep):
             return jax.tree.map(lambda x: jnp.full(self.after(layout).block, jnp.sum(x)), block)
         if self.transposed:
             flat = jax.tree.map(lambda x: x.reshape(-1, points.size).T, self.clear_points(block, values))
-            sums = ring_scatter(functools.partial(self._sums, flat, points), self.axes)
+            sums = ring_scatter(functools.partial(self._sums, flat, points), self.axes, self.wire)
             return clear(jax.tree.map(functools.partial(self._folded, image=image), sums), image, self.along)
         flat = jax.tree.map(functools.partial(self._flat, image=image), clear(block, image, self.along))
-        y = one_shuffle(functools.partial(self._values, points=points), flat, self.axes, two_way=self.two_way)
+        values_of = functools.partial(self._values, points=points)
+        y = one_shuffle(values_of, flat, self.axes, two_way=self.two_way, wire=self.wire)
         return self.clear_points(jax.tree.map(lambda x: x.T.reshape(values.block), y), values)
 
     def _turned(self, ndim: int) -> list[int]:

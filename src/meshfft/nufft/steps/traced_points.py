@@ -27,15 +27,16 @@ from jax import Array, lax
 
 from ...collectives.all_to_all import exchange_packed
 from ...collectives.ring import ring_fold, ring_scatter
+from ...collectives.wires import EXACT, Wire
 from ...layout.layout import Layout
 from ...machine.chip import Chip
 from ...machine.machine import Move, Work
 from ...numerics import phases
-from ...numerics.dtypes import real_dtype
+from ...numerics.dtypes import Error, real_dtype
 from ...numerics.phases import Limbs
 from ...numerics.split_complex import Planes
 from ...operators.matrices import Logarithm
-from ...steps.base import Slope
+from ...steps.base import Slope, Wired
 from ..grid.form import Form, Outs, Slots, cost
 from ..grid.gridding import interpolate, spread
 from .known_points import GATHER_PASSES
@@ -58,7 +59,7 @@ class Sorted(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class RingGrid(CoordinateStep):
+class RingGrid(CoordinateStep, Wired):
     cells: tuple[int, ...]
     middles: tuple[int, ...]  # of e_j; zeros for none
     form: Form  # "points" or "gather", without slack, in chunks of 1 that may be empty
@@ -69,8 +70,11 @@ class RingGrid(CoordinateStep):
         parts, count, d = math.prod(self.grid.parts), math.prod(self.points.block), len(self.along)
         coils = self.batch(layout)
         flops, nbytes = cost(self.form, count, d, coils, itemsize, chip.name)
-        tables, sent = count * 8 * d, coils * math.prod(self.grid.block) * itemsize
-        each = tables + 2 * count * coils * itemsize + sent
+        tables, block = count * 8 * d, coils * math.prod(self.grid.block) * itemsize
+        each, sent = (
+            tables + 2 * count * coils * itemsize + block,
+            self.wire.nbytes((coils, *self.grid.block), itemsize),
+        )
         return Work(
             vector_flops=flops,
             memory_bytes=nbytes + self._sorting + parts * each,
@@ -78,7 +82,7 @@ class RingGrid(CoordinateStep):
             hops=parts - 1,
             moves=(Move("ring", self.axes, sent, parts - 1),),
             parts=parts,
-            peak_bytes=3 * sent + 4 * count * coils * itemsize + 4 * tables,
+            peak_bytes=3 * block + 4 * count * coils * itemsize + 4 * tables,
         )
 
     def ends(self, layout: Layout) -> tuple[Layout, Layout]:
@@ -90,6 +94,12 @@ class RingGrid(CoordinateStep):
             return super().ends(sub_layout(layout, [d for d in range(layout.ndim) if d != at]))[0], layout
         values = super().ends(layout)[1]
         return layout, values.insert(values.ndim - self.points.ndim, len(self.outs), ())
+
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        """A block is rounded once, a sum at every hop."""
+        parts = math.prod(self.grid.parts)
+        hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
+        return Error(lost=self.wire.error * hops)
 
     @property
     def _sorting(self) -> int:
@@ -120,7 +130,7 @@ class RingGrid(CoordinateStep):
             assert total is not None
             return total
 
-        values = ring_fold(add, held, self.axes)[:, : points.size]
+        values = ring_fold(add, held, self.axes, wire=self.wire)[:, : points.size]
         return jnp.zeros_like(values).at[:, points.order].set(values, unique_indices=True)
 
     def _sums(self, values: Array, points: Sorted) -> Array:
@@ -131,7 +141,7 @@ class RingGrid(CoordinateStep):
             part = lax.dynamic_slice_in_dim(mine, points.first[at], points.size, 1)
             return spread(part, self._of_block(points, at), self.form, self.grid.block, *self.outs)
 
-        return ring_scatter(term, self.axes)
+        return ring_scatter(term, self.axes, self.wire)
 
     def _of_cells(self, operand: Cells) -> tuple[Limbs, Array]:
         place, (re, im) = jax.tree.map(lambda leaf: leaf.reshape(len(leaf), -1), operand)
@@ -231,7 +241,7 @@ class PointExchange(RingGrid):
         parts, d, coils = math.prod(self.grid.parts), len(self.along), self.batch(layout)
         many, count = parts * self.slots, math.prod(self.points.block)
         flops, nbytes = cost(self.form, many, d, coils, itemsize, chip.name)
-        sizes = (many * d * (4 + itemsize // 2), many * coils * itemsize)
+        sizes = (many * d * (4 + itemsize // 2), parts * self.wire.nbytes((coils, self.slots), itemsize))
         grid = math.prod(self.grid.block) * coils * itemsize
         return Work(
             vector_flops=flops,
@@ -242,16 +252,19 @@ class PointExchange(RingGrid):
             peak_bytes=2 * grid + 4 * sum(sizes) + 2 * count * coils * itemsize + 4 * count * d * itemsize,
         )
 
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error(lost=self.wire.error * (math.prod(self.grid.parts) > 1))
+
     def _values(self, held: Array, points: Sorted) -> Array:
         at, _ = self._at(points)
-        values = self._sent(interpolate(held, self._came(points, at), self.form, *self.outs))
+        values = self._sent(interpolate(held, self._came(points, at), self.form, *self.outs), self.wire)
         lost = jnp.full((len(values), points.size), jnp.nan, values.dtype)
         return lost.at[:, jnp.append(points.order, points.size)[at]].set(values, mode="drop")
 
     def _sums(self, values: Array, points: Sorted) -> Array:
         at, full = self._at(points)
         mine = jnp.where(full.any(), jnp.nan, jnp.take(values, points.order, 1))
-        sent = self._sent(jnp.take(mine, at, 1, mode="fill", fill_value=0))
+        sent = self._sent(jnp.take(mine, at, 1, mode="fill", fill_value=0), self.wire)
         return spread(sent, self._came(points, at), self.form, self.grid.block, *self.outs)
 
     def _at(self, points: Sorted) -> tuple[Array, Array]:
@@ -271,5 +284,5 @@ class PointExchange(RingGrid):
         offset = lax.bitcast_convert_type(bits, offset.dtype)
         return Slots(cell, offset, jnp.zeros_like(cell), jnp.int32(len(at)))
 
-    def _sent(self, rows: Array) -> Array:
-        return exchange_packed(rows, self.axes, 1, 1)
+    def _sent(self, rows: Array, by: Wire = EXACT) -> Array:
+        return exchange_packed(rows, self.axes, 1, 1, by)

@@ -1,0 +1,106 @@
+"""Wires, rings and engines of transforms at scattered points: narrower messages, within the printed error."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+from marks import slow_rows
+from reference import error, mesh, noise
+
+import meshfft as mf
+from meshfft.inspect.hlo import every_collective, program_of
+from meshfft.nufft.planning import plan_to_points
+from meshfft.nufft.problem import problem_of, products
+from meshfft.plans.request import read
+
+SHAPE, POINTS = (40, 24), 4096
+WAYS: dict[str, dict[str, Any]] = {
+    "grid": {},
+    "sum": {"method": "kdft"},
+    "two-way sum": {"method": "kdft", "ring": "two-way"},
+    "traced, grid on a ring": {"traced": True},
+    "traced, points sent": {"traced": True, "capacity": 2.0},
+}
+
+
+def _points() -> np.ndarray:
+    return np.random.default_rng(1).uniform(-0.5, 0.5, (POINTS, 2)).astype("f4")
+
+
+@pytest.mark.parametrize(("name", "back"), slow_rows(lambda *row: row == ("grid", False), WAYS, (False, True)))
+def test_a_lossy_wire_is_narrower_and_within_its_bound(name: str, back: bool) -> None:
+    """Catches a grid, a halo, points' values or an image that are sent as floats, and more error than is printed."""
+    how, k, where = dict(WAYS[name]), _points(), mesh((2, 2))
+    traced = how.pop("traced", False)
+    a, spec = noise(SHAPE), P("x", "y")
+    c = noise((POINTS,), seed=3)
+    waves = [np.exp(-2j * np.pi * np.outer(k[:, d].astype(float), np.arange(n))) for d, n in enumerate(SHAPE)]
+    truth = np.einsum("j,ja,jb->ab", c, *map(np.conj, waves)) if back else np.einsum("ab,ja,jb->j", a, *waves)
+    given = mf.shard(c, where, P(("x", "y"))) if back else mf.shard(a, where, spec)
+
+    def run(given: Any, k: Any, wire: str) -> Any:
+        points = mf.Scattered.turns(k if traced else _points())
+        if back:
+            return mf.nufftn_adjoint(given, points, SHAPE, tol=1e-5, out_spec=spec, wire=wire, **how)
+        return mf.nufftn(given, points, tol=1e-5, wire=wire, **how)
+
+    sent, found = {}, {}
+    for wire in ("exact", "int16"):
+        program = jax.jit(run, static_argnums=2).lower(given, k, wire).compile()
+        every = every_collective(program_of(program))
+        assert not {"all-gather", "all-reduce"} & {one.kind for one in every}
+        sent[wire], found[wire] = sum(one.bytes * one.times for one in every), error(program(given, k), truth)
+    tables = POINTS * 2 * 8 * how.get("capacity", 0) / 4  # cells and offsets of points that are sent
+    assert 0.5 <= (sent["int16"] - tables) / (sent["exact"] - tables) <= 0.58
+    request = read(mf.shard(a, where, spec))
+    what = {"tol": 1e-5, "wire": "int16", **how}
+    points = mf.Scattered.turns(jnp.asarray(k)) if traced else mf.Scattered.turns(k)
+    precise = products(request.setting, None)
+
+    def bound(k: Any) -> float:
+        at = mf.Scattered.turns(k) if traced else points
+        plan = plan_to_points(problem_of(request.setting, request.setting.start, at, None, *precise, what))
+        return (plan.walk.adjoint() if back else plan.walk).error(8)
+
+    printed = []
+    jax.eval_shape(lambda k: printed.append(bound(k)) or k, k)
+    assert found["exact"] < found["int16"] <= printed[0]
+
+
+def test_plans_print_the_wire() -> None:
+    """Catches a plan whose table leaves out the wire, and halos, tiles and values priced otherwise than sent."""
+    plan, exact = (_crowded(wire) for wire in ("int16", "exact"))
+    assert "int16 on the wire" in str(plan) and "lend tiles" in str(plan) and plan.to_dict()["wire"] == "int16"
+    assert 0.5 < plan.work.sent_bytes / exact.work.sent_bytes < 0.65 and 1e-4 < plan.error < 3e-3
+    assert plan.window_alone.error(8) == exact.window_alone.error(8), "weights are made exactly"
+
+
+@pytest.mark.slow
+def test_values_and_gradients_of_a_plan_with_lent_tiles() -> None:
+    """Catches gradients of floats, lent tiles in the wrong order, and weights or kernels that are sent too narrowly."""
+    plan, exact, x = _crowded("int16"), _crowded("exact"), noise((16, 12))
+    cut = mf.shard(x, mesh((4,)), P("x"))
+    wanted = np.asarray(exact(cut))
+    assert 1e-6 < error(plan(cut), wanted) <= plan.error
+    pulled = jax.vjp(lambda x: plan(x), cut)[1](plan(cut))[0]
+    assert error(pulled, np.asarray(jax.vjp(lambda x: exact(x), cut)[1](exact(cut))[0])) <= 3 * plan.error
+    assert error(plan.density(), np.asarray(exact.density())) < 1e-5
+    assert error(plan.normal()(cut), np.asarray(exact.normal()(cut))) < 1e-5
+
+
+def _crowded(wire: str) -> Any:
+    points = mf.Scattered.turns(np.random.default_rng(2).normal(0, 0.05, (800, 2)) % 1)
+    return mf.scattered_plan((16, 12), points, mesh=mesh((4,)), balance=True, slack=1, wire=wire)
+
+
+def test_options_are_read_once_at_the_boundary() -> None:
+    """Catches an option that is taken and ignored."""
+    points = mf.Scattered.turns(_points()[:9])
+    for option, value in (("wire", "int8"), ("method", "fft"), ("ring", "both"), ("engine", "mkl"), ("order", "none")):
+        with pytest.raises(ValueError, match=f"{option} {value!r} is unknown: use"):
+            mf.nufftn(noise((8, 8)), points, **{option: value})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="donate: no such option"):
+        mf.nufftn(noise((8, 8)), points, donate=True)  # type: ignore[call-arg]
