@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 from ..layout.layout import AnyMesh
 from ..layout.padded_array import AnyArray, Transformed
 from ..machine.topology import Topology
+from ..numerics.dtypes import check_reached
 from ..operators.transform import integers
 from ..plans.options import FieldHow, SpectrumHow, check_options, options_of, spelled, with_options
 from ..plans.planning import laid_out, machines
@@ -242,7 +243,10 @@ def _transformed(
     given = (axes, *precise, what | options.planned._asdict(), options.out_spec)
     if sizes is None:
         problem = problem_of(request.setting, request.setting.start, points, *given)
-        return plan_to_points(problem).execute(request)
-    problem = problem_of_values(request.setting, points, sizes, *given)
+    else:
+        problem = problem_of_values(request.setting, points, sizes, *given)
     plan = plan_to_points(problem)
+    check_reached(options.precision, plan.error, problem.wire.remedy)
+    if sizes is None:
+        return plan.execute(request)
     return plan.execute(brought(request, plan.out_layout), adjoint=True)

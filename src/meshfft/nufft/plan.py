@@ -220,8 +220,7 @@ class ScatteredPlan(PointsPlan):
             )
         forward = circle(self._plain, self.dims)
         layout, tol = sub_layout(forward.out_layout, self.dims), max(self.tol / 4, LEAST_TOL[self.dtype.name])
-        how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0}
-        how |= {"options": self.options.exact}
+        how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0, "options": self.options.exact}
         wider = self.remake(start=layout, dims=tuple(range(layout.ndim)), **how)
         if weights is None:
             q = wider.adjoint(np.ones(self.points.shape, real_dtype(self.dtype)))

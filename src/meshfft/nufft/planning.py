@@ -191,8 +191,8 @@ def _ring_steps(problem: ScatteredProblem, unit: str | None) -> list[RingPoints]
     both = ring == "auto" and problem.machine.network is not None and math.prod(image.parts) > 2
     dots = [dot for dot in problem.dots if dot.tier == problem.dots[0].tier]
     ways = itertools.product(dots, (False, True) if both else (ring == "two-way",))
-    how = {"unit": unit, "wire": problem.wire}
-    return [RingPoints(problem.dims, image, there, dot, two_way, **how) for dot, two_way in ways]
+    what, by, dims = (image, there), problem.wire, problem.dims
+    return [RingPoints(dims, *what, dot, two_way, unit=unit, wire=by) for dot, two_way in ways]
 
 
 def _unit(points: Scattered) -> str | None:

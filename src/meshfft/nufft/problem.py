@@ -20,7 +20,7 @@ from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
 from ..layout.storage import stored_on
 from ..machine.machine import Machine
-from ..numerics.dtypes import Dot, complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of, real_dtype
 from ..operators.operands import Source
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer
 from ..plans.request import Request, Setting
@@ -90,7 +90,7 @@ class ScatteredProblem(NamedTuple):
         return walk, Transform((), (), walk.scale), *how, sources
 
 
-def products(setting: Setting, precision: str | None, method: str = "auto") -> tuple[np.dtype, tuple[Dot, ...]]:
+def products(setting: Setting, precision: Precision, method: str = "auto") -> tuple[np.dtype, tuple[Dot, ...]]:
     """The complex type and the products; raises ValueError for a grid in float64 on a TPU, whose kernels have none."""
     dtype, chip = complex_dtype(setting.dtype, precision), setting.machine.chip
     if chip.unit and dtype.itemsize == 16 and method != "kdft":

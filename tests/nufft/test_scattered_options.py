@@ -1,6 +1,6 @@
 """Wires, rings and engines of transforms at scattered points: narrower messages, within the printed error."""
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -65,8 +65,8 @@ def test_a_lossy_wire_is_narrower_and_within_its_bound(name: str, back: bool) ->
         plan = plan_to_points(problem_of(request.setting, request.setting.start, at, None, *precise, what))
         return (plan.walk.adjoint() if back else plan.walk).error(8)
 
-    printed = []
-    jax.eval_shape(lambda k: printed.append(bound(k)) or k, k)
+    printed = list[float]()
+    jax.eval_shape(lambda k: printed.extend([bound(k)]), k)
     assert found["exact"] < found["int16"] <= printed[0]
 
 
@@ -98,9 +98,11 @@ def _crowded(wire: str) -> Any:
 
 def test_options_are_read_once_at_the_boundary() -> None:
     """Catches an option that is taken and ignored."""
-    points = mf.Scattered.turns(_points()[:9])
+    points, nufftn = mf.Scattered.turns(_points()[:9]), cast(Any, mf.nufftn)
     for option, value in (("wire", "int8"), ("method", "fft"), ("ring", "both"), ("engine", "mkl"), ("order", "none")):
         with pytest.raises(ValueError, match=f"{option} {value!r} is unknown: use"):
-            mf.nufftn(noise((8, 8)), points, **{option: value})  # type: ignore[arg-type]
+            nufftn(noise((8, 8)), points, **{option: value})
     with pytest.raises(TypeError, match="donate: no such option"):
-        mf.nufftn(noise((8, 8)), points, donate=True)  # type: ignore[call-arg]
+        nufftn(noise((8, 8)), points, donate=True)
+    with pytest.raises(ValueError, match="precision 1e-05 is out of reach of this transform"):
+        nufftn(noise((8, 8)), points, precision=1e-5, tol=1e-3)
