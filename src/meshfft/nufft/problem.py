@@ -25,7 +25,7 @@ from ..operators.operands import Source
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer
 from ..plans.request import Request, Setting
 from ..steps.problem import Options
-from ..walks.choice import ORDERS, recut
+from ..walks.choice import recut
 from ..walks.walk import Walk
 from .points import Scattered, known_kind
 from .steps.point_step import sub_layout
@@ -155,9 +155,8 @@ def plain_number(value: Any) -> Any:
 
 
 def _check(problem: ScatteredProblem) -> None:
-    for name, value, known in (("order", problem.options.order, ORDERS), ("origin", problem.origin, ORIGINS)):
-        if value not in known:
-            raise ValueError(f"{name} {value!r} is unknown: use " + " or ".join(map(repr, known)))
+    if problem.origin not in ORIGINS:
+        raise ValueError(f"origin {problem.origin!r} is unknown: use " + " or ".join(map(repr, ORIGINS)))
     slack, capacity, points = problem.slack, problem.capacity, problem.points
     if not is_integer(slack) or slack < 0:
         raise ValueError(f"slack is {slack!r}: give cells of the fine grid by which points may move, 0 or more")
