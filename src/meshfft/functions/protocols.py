@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, ShapeDtypeStruct
 from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.padded_array import PaddedArray
@@ -120,7 +120,7 @@ def jnp_fft() -> Iterator[None]:
     axes divide.
 
     Raises:
-        ValueError, TypeError: in the block, as `fftn`.
+        ValueError, TypeError: in the block, as `jax.numpy.fft` and `fftn`.
 
     >>> with mf.jnp_fft():
     ...     jnp.fft.fft(jnp.ones(2)).real.tolist()
@@ -141,12 +141,14 @@ def _where_cut(ours: Callable[..., Any], theirs: Callable[..., Array]) -> Callab
 
     @functools.wraps(theirs)
     def call(*args: Any, **named: Any) -> Array:
-        if is_cut(args[0] if args else named.get(first)):
-            inspect.signature(theirs).bind(*args, **named)  # their arguments, and no others
-            y: Array | PaddedArray = ours(*args, **named)
+        given = inspect.signature(theirs).bind(*args, **named).arguments
+        x = given.pop(first)
+        if is_cut(x):
+            jax.eval_shape(functools.partial(theirs, **given), ShapeDtypeStruct(x.shape, x.dtype))  # JAX's refusals
+            y: Array | PaddedArray = ours(x, **given)
             if not isinstance(y, PaddedArray):
                 return y
-        return theirs(*args, **named)
+        return theirs(x, **given)
 
     return call
 
