@@ -21,11 +21,12 @@ from ..numerics.dtypes import real_dtype
 from ..operators.operands import BlockMatrix, entries, matrix_of, sampled, sources_of
 from ..operators.points import Points
 from ..operators.transform import Transform, integers, resolve_once
+from ..plans.deferred_primitive import deferred
 from ..plans.execute import moved
 from ..plans.inverse_solve import Solution, System, solution
 from ..plans.options import DenseHow, PointsLike, RingHow, check_options, options_of, spelled, with_options
 from ..plans.planning import plan_for
-from ..plans.request import read
+from ..plans.request import on_arrays, read
 from ..steps.problem import Options
 from .calls import Ints
 
@@ -95,6 +96,7 @@ def kdftn(
     return plan_for(request.setting, transform, options._replace(method="kdft")).execute(request, chosen)
 
 
+@functools.partial(deferred, linear=False)
 @spelled
 def ikdftn(
     X: AnyArray,
@@ -216,6 +218,11 @@ def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
     [[3.0, 3.0]]
     """
+    return _separable(x, matrices, axes=axes, **how)
+
+
+@on_arrays
+def _separable(x: AnyArray, matrices: Matrices, *, axes: Ints, **how: Unpack[RingHow]) -> Transformed:
     options, request = options_of(how, RingHow), read(x, how.get("spec"))
     dims, _ = resolve_once(request.shape, None, axes)
     sources = sources_of(matrices, dims)

@@ -21,6 +21,13 @@ def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
     return axes_of(mesh, AxisType.Explicit)
 
 
+def with_axes(mesh: AnyMesh, kind: AxisType) -> AbstractMesh:
+    """The mesh with all axes of one kind: Manual as in a shard_map over them, Auto as XLA has them."""
+    known = mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
+    kinds = (kind,) * len(known.axis_names)
+    return AbstractMesh(known.axis_sizes, known.axis_names, kinds, abstract_device=known.abstract_device)
+
+
 def only(axes: Set[str], spec: PartitionSpec) -> PartitionSpec:
     entries = (entry if isinstance(entry, tuple) else (entry,) for entry in spec)
     return spec_of(tuple(axis for axis in names if axis in axes) for names in entries)

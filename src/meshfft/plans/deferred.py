@@ -8,19 +8,27 @@ divide as this package does. Derivatives, transposes and batches of a call are w
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array, ShapeDtypeStruct
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes, from_spec, spec_of
 from ..layout.padded_array import LaidOut, is_padded, stored_of
+from ..layout.placement import with_axes
 
 CALLS = 256  # kept, and places of each
+PLAIN = (bool, int, float, complex, str, bytes, type(None), np.dtype, PartitionSpec)
+INEXACT = "fc"  # kinds of types that have tangents; integers have none
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 Names = tuple[str, ...]  # mesh axes
 Shapes = tuple[ShapeDtypeStruct, ...]
 
@@ -47,6 +55,14 @@ class Fixed:
             self.key = (type(value), same, hash(same))
         except TypeError:
             self.key = (type(value), None, id(value))
+
+    @property
+    def text(self) -> str | None:
+        """The value in words, equal in every process; None if no words say all of it, as of a function."""
+        if isinstance(self.value, np.ndarray | np.generic | Array):
+            value = np.asarray(self.value)
+            return f"{value.shape} {value.dtype.str} {value.tobytes().hex()}"
+        return repr(self.value) if isinstance(self.value, PLAIN) else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fixed) and self.key == other.key
@@ -109,7 +125,7 @@ class Call:
         return self.function(*args, **how)
 
     def run(self, place: Place, values: Sequence[Array]) -> list[Array]:
-        return [stored_of(y) for y in jax.tree.leaves(self(place, values), is_leaf=is_padded)]
+        return [jnp.asarray(stored_of(y)) for y in jax.tree.leaves(self(place, values), is_leaf=is_padded)]
 
     def spec(self, axes: Sequence[Names]) -> PartitionSpec:
         """The spec nearest to `axes` that the array may have."""
@@ -120,6 +136,14 @@ class Call:
             new = tuple(name for name in names if name not in set().union(*kept))
             kept[dim if dim < len(kept) else 0] += new
         return spec_of(kept)
+
+    @functools.cached_property
+    def text(self) -> tuple[str, bool]:
+        """The call in words, and whether they say all of it."""
+        words = ["" if one is None else one.text for one in self.fixed]
+        name, tree = f"{self.function.__module__}.{self.function.__qualname__}", str(self.tree)
+        whole = not ADDRESS.search(tree) and None not in words
+        return repr((name, ADDRESS.sub("", tree), words, self.cut, self.shapes, self.out, self.wide)), whole
 
     @contextlib.contextmanager
     def within(self, mesh: AbstractMesh | None) -> Iterator[None]:
@@ -158,6 +182,18 @@ class Work:
     linear: frozenset[int]  # the values in which it is linear, taken together
     run: Callable[[Place, Sequence[Array]], list[Array]]
     told: tuple[NamedSharding | None, ...] = ()  # shardings of results that no rule tells XLA
+    made: tuple[object, ...] = ()  # how it was made from the call
+
+    def name(self, values: Shapes) -> str:
+        """A digest of all that this work depends on, equal in every process. Functions among the arguments count by
+        what they compute on one device.
+        """
+        (text, whole), digest = self.call.text, hashlib.sha256(_package())
+        digest.update(repr((text, self.made, values)).encode())
+        if not whole:
+            with self.call.within(None):
+                digest.update(jax.jit(self.on_one_device).lower(*values).as_text().encode())
+        return digest.hexdigest()
 
     def on_one_device(self, *values: Array) -> list[Array]:
         return self.run(self.call.placed(None, PartitionSpec())[0], values)
@@ -174,22 +210,27 @@ class Work:
         arrays = [one for one in seen if not one[0].number and not one[0].result]
         role, _, axes = (arrays or [one for one in seen if one[0].result])[0]
         free = [tuple(name for name in names if name not in used) for names in axes[len(role.batches) :]]
-        place, _, _ = self.call.placed(manual(mesh), self.call.spec(free))
+        place, _, _ = self.call.placed(with_axes(mesh, AxisType.Manual), self.call.spec(free))
         return dataclasses.replace(place, batches=tuple(batches.items()))
 
 
 @functools.lru_cache(maxsize=CALLS)
 def tangent(work: Work, moving: tuple[int, ...]) -> Work:
-    """The change of the results along changes of the values at `moving`, which come after the values."""
-    many = len(work.ins)
+    """The change of the results, but of integers, along changes of the values at `moving`, which come after the
+    values.
+    """
+    many, smooth = len(work.ins), [j for j, x in enumerate(work.results) if x.dtype.kind in INEXACT]
 
     def run(place: Place, values: Sequence[Array]) -> list[Array]:
         given, changes = values[:many], list(values[many:])
         along = [given[j] for j in moving]
-        return jax.jvp(lambda *some: work.run(place, put(given, moving, some)), along, changes)[1]
+        return jax.jvp(lambda *some: [work.run(place, put(given, moving, some))[j] for j in smooth], along, changes)[1]
 
+    outs, results = tuple(work.outs[j] for j in smooth), tuple(work.results[j] for j in smooth)
+    told = tuple(work.told[j] for j in smooth) if work.told else ()
     ins = (*work.ins, *(work.ins[j] for j in moving))
-    return Work(work.call, ins, work.outs, work.results, frozenset(range(many, len(ins))), run, work.told)
+    linear, made = frozenset(range(many, len(ins))), (*work.made, "tangent", moving)
+    return Work(work.call, ins, outs, results, linear, run, told, made)
 
 
 @functools.lru_cache(maxsize=CALLS)
@@ -211,7 +252,8 @@ def transposed(work: Work, of: tuple[int, ...], shapes: Shapes) -> Work:
         return jax.lax.psum(pulled, over) if over else pulled
 
     ins = (*(work.ins[j] for j in others), *work.outs)
-    return Work(work.call, ins, outs, shapes, frozenset(range(len(others), len(ins))), run)
+    linear, made = frozenset(range(len(others), len(ins))), (*work.made, "transposed", of)
+    return Work(work.call, ins, outs, shapes, linear, run, made=made)
 
 
 @functools.lru_cache(maxsize=CALLS)
@@ -231,7 +273,15 @@ def batched(work: Work, which: tuple[int | None, ...], size: int) -> Work:
         at and NamedSharding(at.mesh, PartitionSpec(PartitionSpec.UNCONSTRAINED, *at.spec)) for at in work.told
     )
     ins, outs = tuple(map(wider, work.ins, which)), tuple(map(wider, work.outs))
-    return Work(work.call, ins, outs, results, work.linear, run, told)
+    return Work(work.call, ins, outs, results, work.linear, run, told, (*work.made, "batched", which, size))
+
+
+@functools.cache
+def _package() -> bytes:
+    """A digest of this package: another one may compute in another way."""
+    root = Path(__file__).parent.parent
+    files = sorted(root.rglob("*.py"), key=str)
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).digest()
 
 
 def aligned(shape: Sequence[int], first: Sequence[int]) -> tuple[int | None, ...]:
@@ -243,13 +293,6 @@ def aligned(shape: Sequence[int], first: Sequence[int]) -> tuple[int | None, ...
     if not fits or wide < min(2, sum(n > 1 for n in first)):
         return ()
     return tuple(d if n == first[d] else None for d, n in enumerate(shape, offset))
-
-
-def manual(mesh: AnyMesh) -> AbstractMesh:
-    """The mesh as a shard_map over all axes shows it."""
-    shown = mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
-    kinds = (AxisType.Manual,) * len(shown.axis_names)
-    return AbstractMesh(shown.axis_sizes, shown.axis_names, kinds, abstract_device=shown.abstract_device)
 
 
 def put(values: Sequence[Any], at: Sequence[int], those: Sequence[Any]) -> list[Any]:

@@ -5,7 +5,6 @@ XLA propagates shardings through it by a rule, dimension by dimension, and then 
 
 import functools
 import inspect
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -21,13 +20,15 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..layout.layout import AnyMesh, axes_of, axis_sizes, from_spec
+from ..layout.layout import AnyMesh, axis_sizes, from_spec
 from ..layout.padded_array import is_padded
-from ..layout.placement import explicit_axes, only
+from ..layout.placement import explicit_axes, only, with_axes
 from ..layout.reading import hidden_by
+from ..machine.topology import machine_of
 from ..numerics.dtypes import wide_types
 from .deferred import (
     CALLS,
+    INEXACT,
     Call,
     Fixed,
     Names,
@@ -36,7 +37,6 @@ from .deferred import (
     Work,
     aligned,
     batched,
-    manual,
     put,
     tangent,
     transposed,
@@ -79,6 +79,9 @@ def _hidden(arguments: tuple[object, ...]) -> AnyMesh | None:
 def _deferred(
     function: Callable[..., Any], linear: bool, mesh: AnyMesh, arrays: Any, rest: Any, how: dict[str, Any]
 ) -> Any:
+    if machine_of(mesh).chip.platform == "tpu":
+        what = "XLA does not ask on TPUs how an array is to be cut"
+        raise NotImplementedError(f"{function.__name__}() of an array that Auto mesh axes may cut: {what}: pass spec=")
     leaves, tree = jax.tree.flatten(((*arrays, *rest), how), is_leaf=_is_leaf)
     first, many = len(jax.tree.leaves(arrays[0])), len(jax.tree.leaves(arrays, is_leaf=_is_leaf))
     moves = [j < many or isinstance(x, jax.core.Tracer) for j, x in enumerate(leaves)]
@@ -113,11 +116,11 @@ def _work(
     """The work of a call, and the structure of its results."""
     call, ndim = Call(function, tree, fixed, cut, shapes, out, wide), len(shapes[0].shape)
     everything = [tuple(mesh.axis_names), *[()] * (ndim - 1)][:ndim]
-    place, results, made = call.placed(manual(mesh), call.spec([()] * ndim if out else everything))
+    place, results, made = call.placed(with_axes(mesh, AxisType.Manual), call.spec([()] * ndim if out else everything))
     ins, outs = tuple(map(Role, range(len(shapes)))), tuple(Role(j, True) for j in range(len(results)))
-    auto = axes_of(mesh, AxisType.Auto)
+    auto = with_axes(mesh, AxisType.Auto)  # as XLA sees them all
     told = tuple(
-        NamedSharding(mesh, only(auto, at.spec)) if at.even and at.mesh_axes and (out or at.ndim != ndim) else None
+        NamedSharding(auto, at.spec) if at.even and at.mesh_axes and (out or at.ndim != ndim) else None
         for at in place.results
     )
     return Work(call, ins, outs, results, frozenset(range(linear)), call.run, told), made
@@ -128,9 +131,12 @@ def _is_leaf(x: object) -> bool:
 
 
 def _partition(work: Work, mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
-    """What XLA asks for: the program of a block, and the shardings of its results and values."""
-    shown = zip((*work.ins, *work.outs), (*given, *wanted), strict=True)
-    place = work.placed(mesh, [(role, x.shape, x.sharding.spec) for role, x in shown])
+    """What XLA asks for: the program of a block, and the shardings of its results and values. GSPMD, which XLA's
+    partitioner was before Shardy, asks for shardings before it wants any.
+    """
+    parts = zip((*work.ins, *work.outs), (*given, *wanted), strict=bool(wanted))
+    specs = ((role, x.shape, PartitionSpec() if x.sharding is None else x.sharding.spec) for role, x in parts)
+    place = work.placed(mesh, list(specs))
 
     laid = _row_major if mesh.devices.flat[0].platform == "cpu" else list
 
@@ -161,7 +167,7 @@ def _lower(*values: Array, work: Work, devices: ClosedJaxpr) -> list[Array]:
         **_rule(work, [*(x.shape for x in values), *(x.shape for x in work.results)]),
     )
     # JAX's compilation cache may know calls of these shapes by no more than this.
-    with set_xla_metadata(meshfft=uuid.uuid4().hex):
+    with set_xla_metadata(meshfft=work.name(tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in values))):
         results = cast(list[Array], call(*values))
     told = work.told or (None,) * len(results)
     return [y if at is None else lax.with_sharding_constraint(y, at) for y, at in zip(results, told, strict=True)]
@@ -215,7 +221,10 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work, devices
         along = [ad.instantiate_zeros(tangents[j]) if j in work.linear else x for j, x in enumerate(primals)]
         return results, deferred_p.bind(*along, work=work, devices=devices)
     changes = (tangents[j] for j in moving)
-    return results, deferred_p.bind(*primals, *changes, work=tangent(work, moving), devices=devices)
+    found = iter(deferred_p.bind(*primals, *changes, work=tangent(work, moving), devices=devices))
+    return results, [
+        next(found) if y.dtype.kind in INEXACT else ad.Zero(jax.typeof(y).to_tangent_aval()) for y in results
+    ]
 
 
 def _transpose(cts: Sequence[Any], *values: Any, work: Work, devices: ClosedJaxpr) -> list[Any]:
@@ -235,6 +244,8 @@ def _described(x: ShapedArray) -> ShapeDtypeStruct:
 
 
 def _batch(axis_data: Any, values: Sequence[Any], dims: Sequence[Any], *, work: Work, devices: ClosedJaxpr) -> Any:
+    if all(dim is None for dim in dims):  # as of `jacfwd`
+        return deferred_p.bind(*values, work=work, devices=devices), [None] * len(work.outs)
     first = [x if dim is None else jnp.moveaxis(x, dim, 0) for x, dim in zip(values, dims, strict=True)]
     which = tuple(None if dim is None else 0 for dim in dims)
     results = deferred_p.bind(*first, work=batched(work, which, axis_data.size), devices=devices)
