@@ -28,6 +28,12 @@ mesh = jax.make_mesh((2,), ("x",))
 x = jax.device_put(np.ones((8, 6), np.float32), NamedSharding(mesh, P("x")))
 mf.fftn(x), mf.poisson(x), mf.kdftn(x, [mf.Points.turns(np.arange(8) / 9.0), None])
 mf.plan((8, 6), mesh=mesh, spec=P("x"), kind="rfft")(x), jax.jit(lambda x: mf.ifftn(mf.fftn(x) * 2))(x)
+jax.config.update("jax_remove_custom_partitioning_ptr_from_cache_key", True)
+auto = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+a = jax.device_put(np.ones((8, 6), np.float32), NamedSharding(auto, P("x")))
+assert abs(jax.jit(jax.grad(lambda a: (abs(mf.fftn(a)) ** 2).sum()))(a) - 96).max() < 1e-3
+assert abs(jax.jit(jax.grad(lambda a: (abs(mf.ifftn(a)) ** 2).sum()))(a) - 2 / 48).max() < 1e-6
+jax.jit(lambda a: mf.multiply_spectrum(a, lambda i, j: 1 / (1 + i**2)))(a)
 print(seen.count("cache_hits"), seen.count("cache_misses"))
 """
 
