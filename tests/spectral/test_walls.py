@@ -104,6 +104,8 @@ def test_wavenumbers_of_series(x64: None) -> None:
 def test_refusals() -> None:
     """Catches a boundary that derivatives do not have."""
     with pytest.raises(ValueError, match="use one of 'periodic', 'dirichlet', 'neumann'"):
+        mf.derivative(np.ones(4), 0, boundary="wall")
+    with pytest.raises(ValueError, match="differentiate f first"):
         mf.derivative(np.ones(4), 0, boundary="open")
     with pytest.raises(ValueError, match="2 boundaries for 1 axes"):
         mf.derivative(np.ones(4), 0, boundary=("neumann", "neumann"))

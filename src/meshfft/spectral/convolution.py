@@ -70,9 +70,9 @@ def convolve(
             it is cut.
 
     Returns:
-        The convolution, sharded as a; real if both are. "full" and "valid"
-        have other sizes than a, and are PaddedArrays if the mesh does not
-        divide them.
+        The convolution, sharded as a; real if both are, float32 of 16-bit
+        floats. "full" and "valid" have other sizes than a, and are
+        PaddedArrays if the mesh does not divide them.
 
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would.

@@ -133,11 +133,13 @@ def derivative(
             each, as axis=(0, 1), order=(1, 2).
         order: how often to differentiate.
         boundary: "periodic", "dirichlet" (x = 0 at the walls), "neumann" (slope
-            0), or one for each axis; samples as `poisson`.
+            0), or one for each of `axis`; samples as `poisson`.
 
     Returns:
         The derivative at the same points, sharded as the array came; real where
-        it is real. It is exact for waves of less than N / 2 periods. That of
+        it is real. It is exact for waves of less than N / 2 periods, between
+        walls for sines or cosines; of x that is not 0 at a wall, or whose slope
+        is not, it does not converge there. That of
         N / 2 periods, which an even N has, and the last sine between walls have
         no derivative of odd order on the grid: 0, as by
         `wavenumbers(plan, odd=True)`, which says why.

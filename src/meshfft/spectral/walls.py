@@ -33,6 +33,9 @@ def boundaries(boundary: str | Iterable[str], many: int, known: Sequence[str] = 
     kinds = (boundary,) * many if isinstance(boundary, str) else tuple(boundary)
     if len(kinds) != many:
         raise ValueError(f"there are {len(kinds)} boundaries for {many} axes: give one for all, or one for each axis")
+    if "open" in kinds and "open" not in known:
+        remedy = "differentiate f first, as in poisson(derivative(f, axis), boundary='open')"
+        raise ValueError(f"boundary 'open' is for poisson, whose result is then not periodic: {remedy}")
     for kind in kinds:
         check_known("boundary", kind, known)
     return kinds
