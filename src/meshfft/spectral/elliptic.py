@@ -116,7 +116,7 @@ def helmholtz(
     given = reals([k2])
     if given is None or not math.isfinite(given[0]):
         error = TypeError if given is None else ValueError
-        remedy = "give a real number, finite and known before tracing, or divide by k2 - |k|^2 in the spectrum of a mf.plan"
+        remedy = "give a real number, finite and known before tracing, or divide a plan's spectrum by k2 - |k|^2"
         raise error(f"k2 is {k2!r}: {remedy}")
     return _solution(f, given[0], lengths, axes, boundary, how)
 
