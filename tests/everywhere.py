@@ -161,6 +161,14 @@ def _spectral(mf: Any, mesh: Mesh) -> Rows:
     waves = sum((2 * np.pi * f) ** 2 for f in np.meshgrid(*map(np.fft.fftfreq, FLAT), indexing="ij"))
     inverse = -np.divide(1, waves, where=waves > 0, out=np.zeros(FLAT))
     yield "poisson", mf.poisson(y), np.fft.ifftn(inverse * np.fft.fftn(r)).real
+    yield "helmholtz", mf.helmholtz(y, -1.0), np.fft.ifftn(np.fft.fftn(r) / (-1 - waves)).real
+    around = np.concatenate([np.arange(b - 1, b + 5) % 16 for b in range(0, 16, 4)])  # four blocks of four rows
+    extended = mf.halo(y, 1, axes=0)
+    yield "halo", extended, r[around]
+    yield "add_halo", mf.add_halo(extended, 1, axes=0), r * np.array([2, 1, 1, 2] * 4)[:, None]
+    with mf.jnp_fft():
+        spectrum = jnp.fft.fftn(x)
+    yield "jnp_fft", spectrum, np.fft.fftn(z)
     filtered = np.fft.ifftn(np.exp(-waves) * np.fft.fftn(r)).real
     yield "multiply_spectrum", mf.multiply_spectrum(y, lambda a, b: jnp.exp(-(a**2 + b**2))), filtered
     fine = mf.pad_spectrum(mf.fftn(x), (24, 12), kind="fft")
