@@ -105,7 +105,7 @@ def test_refusals() -> None:
 
 def test_an_unknown_option_names_those_there_are() -> None:
     """Catches a slip of the pen that is answered with all options but the one that was meant."""
-    options = "method, order, spec, out_spec, precision, ring, engine, wire, donate"
+    options = "method, spec, precision, ring, engine, wire, out_spec, order, donate"
     with pytest.raises(TypeError, match=f"a, orthogonalise: no such option, use one of .*{options}.*orthogonalize"):
         mf.dct(np.ones(4), orthogonalise=True, a=1)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=f"orthogonalize: no such option, use one of {options}$"):

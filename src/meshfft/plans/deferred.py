@@ -276,7 +276,7 @@ def batched(work: Work, which: tuple[int | None, ...], size: int) -> Work:
     return Work(work.call, ins, outs, results, work.linear, run, told, (*work.made, "batched", which, size))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
 def _package() -> bytes:
     """A digest of this package: another one may compute in another way."""
     root = Path(__file__).parent.parent
