@@ -276,7 +276,7 @@ def test_points_that_do_not_fit_the_axes_are_refused() -> None:
         with pytest.raises(ValueError, match=r"entries for 2 axes: give one for each axis"):
             mf.kdftn(x, few)
     for option in ({"s": (4, 4)}, {"inverse": True}):
-        with pytest.raises(ValueError, match="points cannot go with s, kind or inverse"):
+        with pytest.raises(ValueError, match="points cannot go with s, modes, kind or inverse"):
             mf.plan((4, 4), points=[points, None], **option)
 
 
