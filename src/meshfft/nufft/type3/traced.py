@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -59,16 +59,18 @@ class Sums:
         return real_dtype(self.dtype)
 
     @property
+    def ends(self) -> tuple[RingGrid, RingGrid]:
+        """The first step, from values to cells, and the last, from cells to sums: `sums_for` puts them there."""
+        return cast(RingGrid, self.walk.steps[0]), cast(RingGrid, self.walk.steps[-1])
+
+    @property
     def grid(self) -> tuple[int, ...]:
         """Cells between positions and frequencies along each dimension."""
-        step, _ = self.walk.pairs[0]
-        assert isinstance(step, RingGrid)
-        return tuple(step.cells)
+        return tuple(self.ends[0].cells)
 
     def stored(self, end: int, points: Array) -> Array:
         """Numbers (..., d) as values at positions (end 0) or frequencies (end -1) are stored, by dimension first."""
-        step, layout = self.walk.pairs[end]
-        assert isinstance(step, RingGrid)
+        step, layout = self.ends[end], self.walk.pairs[end][1]
         numbers: Any = step.operand(jnp.moveaxis(points, -1, 0).astype(self.real), layout, mapped_axes(self.mesh))
         spec: Any = step.operand_spec(numbers, layout)
         return reshard(numbers, self.mesh, spec)
@@ -98,8 +100,7 @@ def sums_for(values: Layout, positions: Scattered, problem: ScatteredProblem, pr
 
 
 def _from_cells(step: Step, slot: int) -> RingGrid:
-    assert isinstance(step, RingGrid)
-    return dataclasses.replace(step, unit=None, slot=slot)
+    return dataclasses.replace(cast(RingGrid, step), unit=None, slot=slot)
 
 
 def image_for(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
@@ -230,8 +231,7 @@ def _sources(sums: Sums, x: Array, scale: Scale) -> Cells:
 
 def _targets(sums: Sums, s: Array, scale: Scale) -> Cells:
     """Frequencies (d, ...) in cells of their grid, and the factors exp(-2 pi i (s - s0) . x0) / phihat(k)."""
-    step, one = sums.walk.steps[-1], scale.along(s.ndim)
-    assert isinstance(step, RingGrid)
+    step, one = sums.ends[-1], scale.along(s.ndim)
     finite, limbs = jnp.isfinite(s).all(0), phases.limbs_for(sums.real)
     s = jnp.where(finite, s, 0)
 
