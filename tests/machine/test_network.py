@@ -16,7 +16,7 @@ import meshfft as mf
 from meshfft.machine.chips import CHIPS
 from meshfft.machine.machine import Move
 from meshfft.machine.network import EFFICIENCY, STAGES, Load, Network, collective_load, pair_load
-from meshfft.machine.topology import Topology, machine_of, placed, placements, topology
+from meshfft.machine.topology import machine_of, placed, placements, topology
 from meshfft.machine.torus import Order, Torus, loads
 from meshfft.plans.table import machine_words
 
@@ -207,4 +207,3 @@ def test_words_of_a_mesh_over_slices() -> None:
     order = Order.of(np.arange(8))
     shuffled = Network(None, order, ("x",), domains=Order.of(np.array([0, 1, 1, 0, 1, 0, 0, 1])))
     assert shuffled.outside is None
-    assert isinstance(topology("v5e:2x4"), Topology)

@@ -109,3 +109,17 @@ def test_refusals() -> None:
         mf.derivative(np.ones(4), 0, boundary="open")
     with pytest.raises(ValueError, match="2 boundaries for 1 axes"):
         mf.derivative(np.ones(4), 0, boundary=("neumann", "neumann"))
+
+
+def test_profiles_that_are_no_series_converge_as_the_page_says(x64: None) -> None:
+    """Catches docs/spectral.md being wrong about y (1 - y) between walls: N^-2, N^-1 for its slope, nothing beyond."""
+    errors = []
+    for n in (24, 48):
+        y = (np.arange(n) + 0.5) / n
+        u, force = y * (1 - y), np.full(n, -2.0)
+        found = mf.poisson(force, (1.0,), boundary="dirichlet")
+        slopes = [mf.derivative(u, 0, order=order, lengths=1.0, boundary="dirichlet") for order in (1, 2)]
+        pairs = zip((found, *slopes), (u, 1 - 2 * y, force), strict=True)
+        errors.append([float(abs(np.asarray(a) - b).max()) for a, b in pairs])
+    ratios = np.divide(errors[0], errors[1])
+    assert np.allclose(ratios, (4, 2, 1), rtol=0.1), ratios

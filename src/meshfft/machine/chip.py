@@ -53,9 +53,8 @@ class Chip:
     chunk: int = 0  # bytes of freed memory that the host keeps; larger blocks are cleared again
 
     @property
-    def domains(self) -> str:
-        """What its domains are called."""
-        return {"tpu": "slices", "gpu": "nodes"}.get(self.platform, "hosts")
+    def domain_name(self) -> str:
+        return {"tpu": "slice", "gpu": "node"}.get(self.platform, "host")
 
     @property
     def fast_bytes(self) -> float:

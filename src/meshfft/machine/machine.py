@@ -17,6 +17,8 @@ from ..layout.layout import hashed_once
 from .chip import Chip
 from .network import Load, Network, collective_load, pair_load, ring_domains
 
+ALONE = Load(inner=1.0, far=1)  # of a move where every device reaches every other alike
+
 
 class Move(NamedTuple):
     """Exchanges over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each;
@@ -96,10 +98,6 @@ class Machine:
         return None
 
     @property
-    def count(self) -> int:
-        return self.devices if self.network is None else self.network.order.array.size
-
-    @property
     def most(self) -> int:
         return math.prod(self.chip.torus) * self.chip.devices if self.chip.torus else 0
 
@@ -134,11 +132,15 @@ class Machine:
         return work.sent_bytes / rate + starts * self.chip.hop.value
 
     def move_seconds(self, move: Move) -> float:
+        return move.times * self._load_seconds(self._load(move), move.nbytes)
+
+    def outer_bytes(self, work: Work) -> int:
+        """Bytes that leave through the busiest adapter, for each device that shares it."""
+        return round(sum(self._load(move).outer * move.nbytes * move.times for move in work.moves))
+
+    def _load(self, move: Move) -> Load:
         network = self.network
-        if network is None:
-            return move.times * (move.nbytes / self.chip.link.value + self.chip.hop.value)
-        axes = tuple(map(network.names.index, move.axes))
-        return move.times * self._load_seconds(collective_load(network, move.kind, axes), move.nbytes)
+        return ALONE if network is None else collective_load(network, move.kind, network.numbers(move.axes))
 
     def stages(self, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """The numbers in a ring over these axes of the devices of each domain, if an all-to-all can go in two stages,
@@ -146,24 +148,12 @@ class Machine:
         network = self.network
         if network is None or network.domains is None:
             return ()
-        return ring_domains(network, tuple(map(network.names.index, axes)))
-
-    def outer_bytes(self, work: Work) -> int:
-        """Bytes that leave the busiest domain, for each of its devices."""
-        network, sent = self.network, 0.0
-        if network is None or network.domains is None:
-            return 0
-        for move in work.moves:
-            axes = tuple(map(network.names.index, move.axes))
-            sent += collective_load(network, move.kind, axes).outer * move.nbytes * move.times
-        return round(sent)
+        return ring_domains(network, network.numbers(axes))
 
     def permute_seconds(self, pairs: Sequence[tuple[int, int]], nbytes: int) -> float:
         """A permute of `nbytes` between pairs (source, target) of positions in the mesh."""
-        load = Load(1.0, 1)
-        if self.network is not None:
-            load = pair_load(self.network, *np.array(pairs, int).reshape(-1, 2).T)
-        return self._load_seconds(load, nbytes)
+        ends = np.array(pairs, int).reshape(-1, 2).T
+        return self._load_seconds(ALONE if self.network is None else pair_load(self.network, *ends), nbytes)
 
     def outer_seconds(self, nbytes: int) -> float:
         """A message of each device to another domain."""

@@ -30,6 +30,9 @@ class Network(NamedTuple):
     domains: Order | None = None  # domain; None if there is one
     sharing: int = 1  # devices that share an adapter; 0: all of a domain
 
+    def numbers(self, axes: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(map(self.names.index, axes))
+
     @property
     def several(self) -> int:
         return 1 if self.domains is None else int(self.domains.array.max()) + 1

@@ -22,7 +22,7 @@ from ..layout.storage import stored_on
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of, real_dtype
 from ..operators.operands import Source
-from ..operators.transform import Transform, check_once, dims_of, factor, is_integer
+from ..operators.transform import Transform, check_known, check_once, dims_of, factor, is_integer
 from ..plans.request import Request, Setting
 from ..steps.problem import Options
 from ..walks.choice import recut
@@ -155,8 +155,7 @@ def plain_number(value: Any) -> Any:
 
 
 def _check(problem: ScatteredProblem) -> None:
-    if problem.origin not in ORIGINS:
-        raise ValueError(f"origin {problem.origin!r} is unknown: use " + " or ".join(map(repr, ORIGINS)))
+    check_known("origin", problem.origin, ORIGINS)
     slack, capacity, points = problem.slack, problem.capacity, problem.points
     if not is_integer(slack) or slack < 0:
         raise ValueError(f"slack is {slack!r}: give cells of the fine grid by which points may move, 0 or more")

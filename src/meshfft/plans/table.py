@@ -154,12 +154,9 @@ def machine_words(machine: Machine) -> str:
     orders = {"ring": " ordered in rings of neighbours", "jax": " in JAX's order"}
     where = orders.get(network.kind, "") if network is not None and network.torus is not None else ""
     if network is not None and network.domains is not None:
-        along = network.outside and [
-            f"{name}={n}" for name, n in zip(network.names, network.outside, strict=True) if n > 1
-        ]
-        where += f" in {network.several} {machine.chip.domains}" + (
-            f", {', '.join(along)} of the mesh" if along else ""
-        )
+        sizes = zip(network.names, network.outside or (), strict=False)  # none if they are no grid
+        along = ", ".join(f"{name}={n}" for name, n in sizes if n > 1)
+        where += f" in {network.several} {machine.chip.domain_name}s" + f", {along} of the mesh" * bool(along)
     failed = f"XLA's engine, as kernels failed here: {', '.join(machine.failed)}" if machine.failed else None
     beside = f" ({'; '.join(filter(None, (machine.caveat, failed)))})" if machine.caveat or failed else ""
     return kind + where + beside
@@ -174,7 +171,7 @@ def memory_words(peak_bytes: int, machine: Machine) -> str:
         return f"fits: {peak} of {room} per device at the peak"
     over, times = quantity(peak_bytes - capacity.value, "B"), math.ceil(peak_bytes / capacity.value)
     remedy = f"{times} times as many devices would do"
-    if 0 < machine.most < times * machine.count:
+    if 0 < machine.most < times * machine.devices:
         remedy += f", but the largest {machine.chip.name} has {machine.most}: plan for a chip with more memory"
     return f"does not fit: {peak} at the peak is {over} more than the {room} of a device; {remedy}"
 
@@ -211,7 +208,7 @@ def _dots(plan: Any) -> set[Dot]:
 def _account(plan: Any) -> str:
     seconds = [] if plan.seconds is None else [time_words(plan.seconds_by_resource)]
     if leaving := plan.machine.outer_bytes(plan.work):
-        seconds.append(f"{quantity(leaving, 'B')} per device leave the {plan.machine.chip.domains[:-1]}")
+        seconds.append(f"{quantity(leaving, 'B')} per device leave the {plan.machine.chip.domain_name}")
     return "; ".join([memory_words(plan.peak_bytes, plan.machine), *seconds, _error(plan)])
 
 
