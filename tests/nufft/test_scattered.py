@@ -371,7 +371,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: mf.nufftn(x, mf.Scattered.turns(k.T)), "did you mean points.T"),
         (lambda: mf.nufftn(x, some, tol=1e-9), "precision='float64'"),
         (lambda: mf.nufftn(x, some, axes=(0, 0)), "axis 0 is given twice in axes: name one dimension for each"),
-        (lambda: mf.nufftn(x, some, origin="center"), "'corner' or 'centre'"),
+        (lambda: mf.nufftn(x, some, origin="center"), "use one of 'corner', 'centre'"),
         (lambda: mf.nufftn(x, some, order="some"), "'natural', 'any'"),
         (lambda: mf.nufftn_adjoint(np.ones(8), some, (8, 8)), "one for each point"),
         (lambda: mf.nufftn_adjoint(np.ones(9), some, (8,)), "2 sizes"),
