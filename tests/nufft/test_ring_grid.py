@@ -108,7 +108,8 @@ def test_gradients_batches_and_lost_points(kind: AxisType) -> None:
 
 @pytest.mark.parametrize("method", ["auto", "kdft"])
 def test_gradients_in_points_of_any_number(method: str) -> None:
-    """Catches points from NumPy, in `jit` alone, that JAX does not transpose where the mesh does not divide them."""
+    """Catches points from NumPy, in `jit` alone, that JAX does not transpose where the mesh does not divide them, and a
+    second pass over the points that only finds the value."""
     x, k = noise((12, 10)), coordinates((13,), 2, dtype="float32") / 4
     a = put(x, mesh((2, 4), AxisType.Explicit), P("x"))
 
@@ -117,9 +118,13 @@ def test_gradients_in_points_of_any_number(method: str) -> None:
         y = mf.kdftn(a, points) if method == "kdft" else mf.nufftn(a, points)
         return (abs(y) ** 2).sum()  # of a padded array
 
-    found = jax.jit(jax.grad(loss))(k)
+    program = jax.jit(jax.value_and_grad(loss))
+    value, found = program(k)
     n = np.meshgrid(*map(np.arange, x.shape), indexing="ij")
     y, slopes = direct(x, k.astype(float), (0, 1)), [-2j * np.pi * direct(x * m, k.astype(float), (0, 1)) for m in n]
+    assert abs(value - np.sum(abs(y) ** 2)) <= 1e-4 * value
+    if method == "auto":  # the value is one more term of the pass that finds the derivatives
+        assert str(program.trace(k).jaxpr).count("steps=(RingGrid(") == 1
     assert error(found, np.stack([2 * (np.conj(y) * slope).real for slope in slopes], -1)) <= 1e-4
 
 

@@ -125,7 +125,8 @@ def _abstract(x: jax.core.ShapedArray, *_: jax.core.ShapedArray, job: Job) -> li
 
 def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> tuple[list[Array], list[Tangent]]:
     """The walk is linear in the array and in matrices; `_along_operand` is for samples."""
-    out, changes = walk_p.bind(*primals, job=job), job.operands(tangents)
+    out, changes = None, job.operands(tangents)
+    arguments, given = primals, job
     if needs_anchor(job.mesh) and not job.anchored:  # the transposed walk has no other array with the devices
         leaves, tree = jax.tree.flatten((*job.operands(primals), anchor(primals)))
         primals, job = [*primals[: job.arrays], *leaves], job._replace(tree=tree)
@@ -138,7 +139,9 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> 
             at = job.arrays + len(jax.tree.leaves(operands[:slot]))
             along.append(_along(primals, tangents, slice(at, at + 1), job))
         else:
-            along.append(_along_operand(primals[: job.arrays], operands, change, step, layout, job))
+            changed, value = _along_operand(primals[: job.arrays], operands, change, step, layout, job)
+            along, out = [*along, changed], value or out
+    out = out or walk_p.bind(*arguments, job=given)
     return out, [functools.reduce(ad.add_tangents, parts) for parts in zip(*filter(None, along), strict=True)]
 
 
@@ -153,19 +156,25 @@ def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job
 
 def _along_operand(
     arrays: Sequence[Array], operands: Operands, change: object, step: Takes, layout: Layout, job: Job
-) -> list[Array]:
-    """The tangent by an operand that a step is not linear in: walks between two factors (see Takes.slopes)."""
+) -> tuple[list[Array], list[Array]]:
+    """The tangent by an operand that a step is not linear in, and the walk's value if that comes with it.
+
+    The tangent is a sum of walks between two factors (see Takes.slopes).
+    """
     assert len(job.walk.steps) == 1, "a walk over traced samples is bound step by step"
     change = jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero)
-    changes = []
-    for first, slope, last, dim in step.slopes(change, layout, mapped_axes(job.mesh)):
+    changes, out = [], list[Array]()
+    for first, slope, last, dim, value in step.slopes(change, layout, mapped_axes(job.mesh)):
         given, start = arrays, job.walk.start
         if dim is not None and first:
             given, start = [jax.numpy.expand_dims(x, dim) for x in arrays], start.insert(dim, first[0].shape[dim], ())
         walk = dataclasses.replace(job.walk, start=start, steps=(slope,))
-        results = _scaled(bind(_scaled(given, first), walk, job.mesh, job.planes, operands), last)
+        found = bind(_scaled(given, first), walk, job.mesh, job.planes, operands)
+        if dim is not None and value is not None:
+            out = [jax.lax.index_in_dim(y, value, dim, keepdims=False) for y in found]
+        results = _scaled(found, last)
         changes.append(results if dim is None or not last else [y.sum(dim) for y in results])
-    return [functools.reduce(jax.numpy.add, parts) for parts in zip(*changes, strict=True)]
+    return [functools.reduce(jax.numpy.add, parts) for parts in zip(*changes, strict=True)], out
 
 
 def _scaled(arrays: Sequence[Array], factor: Planes) -> list[Array]:

@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -184,8 +184,14 @@ class Chunked(Step):
         return self
 
 
-# A step between two factors that broadcast, () for 1; and the dimension of several terms, in step and factor alone.
-Slope = tuple[Planes, Step, Planes, int | None]
+class Slope(NamedTuple):
+    """A step between two factors that broadcast, () for 1."""
+
+    first: Planes
+    step: Step
+    last: Planes
+    dim: int | None = None  # of several terms, in step and factor alone
+    value: int | None = None  # the term that is the step's own result
 
 
 class Takes(Step):

@@ -185,7 +185,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         slope = tuple(part.reshape(shape) for part in self.matrix.slope(change))
         positions = columns.positions(self.dim).astype(slope[0].dtype)
         n = jnp.asarray(local_slice(positions, 0, columns.cuts[self.dim], mapped)).reshape(shape)
-        return [(slope, self, (n,), None) if self.transposed else ((n,), self, slope, None)]
+        return [Slope(slope, self, (n,)) if self.transposed else Slope((n,), self, slope)]
 
     def transpose(self, layout: Layout) -> "RingDense":
         becomes = self.matrix.becomes

@@ -179,7 +179,7 @@ class RingPoints(CoordinateStep, Wired):
             angle = jnp.expand_dims(change.angle[j] * turn, batch)
             radius = jnp.zeros_like(angle) if change.radius is None else -jnp.expand_dims(change.radius[j], batch)
             slope = (radius, angle)
-            pairs.append((slope, self, along, None) if self.transposed else (along, self, slope, None))
+            pairs.append(Slope(slope, self, along) if self.transposed else Slope(along, self, slope))
         return pairs
 
     def name(self, layout: Layout) -> str:

@@ -210,7 +210,8 @@ class RingGrid(CoordinateStep, Wired):
         parts = [turn * cells for turn, cells in zip(turns, self.cells, strict=True)]
         planes: list[Planes] = [(part, jnp.zeros_like(part)) for part in parts]
         ways: list[tuple[int, ...]] = [(j,) for j in range(len(parts))]
-        if any(self.middles):
+        shared = not (self.outs or self.transposed)
+        if any(self.middles) or shared:
             angle = sum(turn * (self.sign * 2 * np.pi * n) for turn, n in zip(turns, self.middles, strict=True))
             planes, ways = [*planes, (jnp.zeros_like(parts[0]), jnp.asarray(angle))], [*ways, ()]
         batch = self.ends(layout)[1].ndim - self.points.ndim
@@ -218,13 +219,14 @@ class RingGrid(CoordinateStep, Wired):
         dim = None if self.outs else batch
         if not self.outs:
             factors, every = [tuple(jnp.stack(part) for part in zip(*planes, strict=True))], [tuple(ways)]
+        value = len(parts) if shared else None
         slopes: list[Slope] = []
         for factor, outs in zip(factors, every, strict=True):
             wide, step = (
                 tuple(jnp.expand_dims(part, range(batch)) for part in factor),
                 dataclasses.replace(self, outs=outs),
             )
-            slopes.append((wide, step, (), dim) if self.transposed else ((), step, wide, dim))
+            slopes.append(Slope(wide, step, (), dim) if self.transposed else Slope((), step, wide, dim, value))
         return slopes
 
     def name(self, layout: Layout) -> str:
