@@ -17,7 +17,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Yields a free temporary path beside `path`, and moves what was made there onto `path` if the block ends well.
+    """Yields a free temporary path beside `path`, and renames it to `path` if the block succeeds.
 
     Raises:
         FileExistsError: `path` exists and may not be overwritten; checked before the block and again before the move.
@@ -31,7 +31,7 @@ def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch(path: Path) -> Iterator[Path]:
-    """Yields a free temporary path beside `path`, and removes what is left there in the end."""
+    """Yields a free temporary path beside `path`, and removes that file in the end."""
     temporary = _beside(path.resolve(), "partial")  # through a symbolic link: the file is replaced, the link stays
     try:
         yield temporary

@@ -213,7 +213,7 @@ def _file(facts: dict[str, object]) -> Path | None:
 
 
 def _read(file: Path) -> Verdict | None:
-    """A verdict that is kept; None if there is none, or a damaged one."""
+    """A kept verdict; None if it is missing or damaged."""
     try:
         said = json.loads(file.read_text())
         return Verdict(str(said["fault"]), float(said["error"]))

@@ -79,7 +79,7 @@ JsonFlag = Annotated[bool, switch("--json", "Print one JSON object instead.")]
 
 
 class Files(NamedTuple):
-    """The flags of every command that reads and writes files. Of several processes the first prints, and all log."""
+    """The flags of every command that reads and writes files. Process 0 prints, and every process logs."""
 
     dataset: Annotated[str | None, option("NAME", "Which array of an HDF5 or Zarr file.")] = None
     overwrite: Annotated[bool, switch("--overwrite", "Replace OUT where it exists.")] = False

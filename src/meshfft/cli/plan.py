@@ -219,7 +219,7 @@ def profile(
 ) -> None:
     """Show where the time goes: products, FFTs, permutes, all-to-alls, copies and idling of every step.
 
-    Runs on the machine's accelerators where there are enough of them, else on
+    Runs on the machine's accelerators if there are enough of them, else on
     CPU devices that share its cores. An existing figure or file of rows is
     replaced.
     """

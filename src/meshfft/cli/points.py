@@ -67,7 +67,7 @@ class Cloud(NamedTuple):
         return self
 
     def at(self, sizes: Sequence[int]) -> Scattered:
-        """The points of a spectrum of these sizes; refuses those beyond one turn."""
+        """The points of a spectrum of these sizes; refuses any that exceed one cycle."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # its warning about turns is an error below

@@ -90,12 +90,12 @@ def reconstruct(
     An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image, of
     several images those of --select, without noise and navigators. It gives the
     size of the image, but no unit of a trajectory. Any other .h5, or .zarr, has
-    datasets kspace, of complex numbers, traj, and maps where there is one;
+    datasets kspace, of complex numbers, traj, and optionally maps;
     --points and --maps name other files. Coordinate j of a point is of dimension
     j of the image. Pixels count from the centre, N // 2, as in MRI, sigpy and
     BART; --origin corner counts them from 0, as the other commands do.
 
-    NIfTI has the image first and coils last. Its voxels are where --affine says,
+    NIfTI has the image first and coils last. Its voxels are placed by --affine,
     or maps in NIfTI do; or of the size of --voxel, or of an ISMRMRD file's, with
     the pixel that counts as 0 in the origin; else of size 1, without a unit.
     """
@@ -183,7 +183,7 @@ def _affine(asked: Asked) -> Affine | None:
 def read_affine(
     voxel: str | None, file: Path | None, shape: tuple[int, ...], origin: str, target: Path
 ) -> Affine | None:
-    """The affine that --voxel or --affine says, None without them."""
+    """The affine from --voxel or --affine, or None."""
     if voxel is None and file is None:
         return None
     flag = "--affine" if voxel is None else "--voxel"

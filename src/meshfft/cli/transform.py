@@ -88,7 +88,7 @@ def transform(
 ) -> None:
     """Transform the array in a file, and write the result.
 
-    Uses the machine's accelerators where there are enough of them, else CPU devices that share its cores.
+    Uses the machine's accelerators if there are enough of them, else CPU devices that share its cores.
     """
 
     def asked() -> Flags:

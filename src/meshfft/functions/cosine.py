@@ -37,7 +37,7 @@ def dctn(
             orthogonal; None means where norm is "ortho".
 
     Returns:
-        The transform, real where x is, sharded as the array came where sizes
+        The transform, real if x is, with the sharding of x where sizes
         still divide.
 
     Raises:

@@ -66,7 +66,7 @@ def kdftn(
         wire: as `fftn`. Gradients in points and matrices travel exactly.
 
     Returns:
-        The spectrum, sharded as the array came if the numbers of points
+        The spectrum, with the sharding of x if the numbers of points
         divide. At Scattered points the values: batch dimensions first, then
         the points', cut by all mesh axes that cut the image, outermost first,
         each along the first dimension of the points that it divides (if none:
@@ -130,7 +130,7 @@ def ikdftn(
             differentiable in them, and NaN if their condition leaves no digit.
         points: as `kdftn`; Scattered ones with `s`, by conjugate gradients,
             outside of `jit`: of FFTs on the unit circle, else of the sum.
-        s: unknowns along each axis; by default as many as samples.
+        s: unknowns along each axis; by default the number of samples.
         axes, norm, spec, out_spec, precision, multiplications, ring: as
             `kdftn`; Scattered points have a ring off the unit circle.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along
@@ -192,7 +192,7 @@ def apply_separable(
 ) -> Array | PlanePair: ...
 @spelled
 def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how: Unpack[RingHow]) -> Transformed:
-    """Multiplies every dimension of a sharded array by a dense matrix of its own.
+    """Multiplies each dimension of a sharded array by a dense matrix.
 
         Y[k_1, k_2, ...] = sum over n_1, n_2, ... of
                            M_1[k_1, n_1] M_2[k_2, n_2] ... x[n_1, n_2, ...]
@@ -205,7 +205,7 @@ def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how
         x, spec, out_spec, precision, multiplications, ring, wire: as `kdftn`.
 
     Returns:
-        The product, sharded as the array came where sizes still divide; real
+        The product, with the sharding of x where sizes still divide; real
         where everything is.
 
     Raises:

@@ -53,7 +53,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
 
     Returns:
         The spectrum, complex64 for input of up to 32 bits, complex128 for 64,
-        in natural index order; as (re, im) if the array came so.
+        in natural index order; as (re, im) if x is.
 
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would;
@@ -129,12 +129,12 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
 
     Args:
         a: a sharded, replicated or single-device real array, or a tuple (a,),
-            whose spectrum comes as (re, im).
+            whose spectrum is returned as (re, im).
         s, axes, norm: as numpy.fft.rfftn; the last axis is the halved one.
         method, ..., donate: as `fftn`.
 
     Returns:
-        The half spectrum, of NumPy's shape, sharded as the array came if
+        The half spectrum, of NumPy's shape, with the sharding of x if
         N_d // 2 + 1 still divides. If not, the mesh axes of that dimension
         move in front of those of another, by which `irfftn` knows them;
         `out_spec` tells which. If nothing divides, for a PaddedArray, and by
@@ -222,7 +222,7 @@ def irfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @onto_real
 def hfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
-    """The real spectrum of an array of which half is given, as scipy.fft.hfftn;
+    """The real spectrum of a Hermitian array given by half, as scipy.fft.hfftn;
     a[-n] is the conjugate of a[n].
 
         X[k] = scale sum over all n of a[n] exp(-2 pi i k n / N)

@@ -51,7 +51,7 @@ def halo(
             result depends on how the array is cut.
 
     Returns:
-        The extended array, cut as x is, of its type; as (re, im) if it came so.
+        The extended array, cut as x is, of its type; as (re, im) if x is.
         Its gradient adds the halos, as `add_halo` does.
 
     Raises:
@@ -120,7 +120,7 @@ def _walked(
 
 
 def _widths(width: Width, many: int) -> list[tuple[int, int]]:
-    """The cells before and behind the blocks of each axis; TypeError or ValueError for what is no such number."""
+    """The cells before and behind the blocks of each axis; TypeError or ValueError for any other width."""
     listed: Iterable[object] = (
         [width] * many if is_integer(width) else width if isinstance(width, Iterable) else [width]
     )
@@ -136,7 +136,7 @@ def _widths(width: Width, many: int) -> list[tuple[int, int]]:
 
 
 def _check_cells(start: Layout, widths: Mapping[int, tuple[int, int]], adds: bool) -> None:
-    """Raises ValueError unless all blocks but the last are full, and the last is as long as its halo if it is short."""
+    """Raises ValueError unless all blocks but the last are full, and the last is no shorter than its halo."""
     if not start.tail:
         raise ValueError(f"the array has padding within {start.label()}: use it in natural order")
     for dim, cells in widths.items():

@@ -197,7 +197,7 @@ def fftshift(
         spec, out_spec: as `fftn`.
 
     Returns:
-        The shifted array, of the same type; as (re, im) if it came so.
+        The shifted array, of the same type; as (re, im) if x is.
 
     Raises:
         ValueError: an axis is out of range; a spec that does not fit or divide.

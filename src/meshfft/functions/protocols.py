@@ -110,7 +110,7 @@ def jnp_fft() -> Iterator[None]:
             state = step(state)         # a program that calls jnp.fft.rfftn
 
     Also a decorator: `@mf.jnp_fft()`. All transforms and shifts are replaced,
-    for the whole process, as long as the block runs. So trace a program inside:
+    for the whole process, while the block runs. So trace a program inside:
     what `jit` has compiled before stays as it is. Code that has imported the
     functions themselves, as `from jax.numpy.fft import fftn`, is not reached.
 
@@ -161,7 +161,7 @@ TRANSFORMS: dict[str, Callable[..., Array]] = {
     **{name: getattr(fourier, name) for name in COMPLEX + HALVED},
     **{name: getattr(cosine, name) for name in COSINES},
 }
-# The type in which SciPy transforms a NumPy array, for types that JAX may have.
+# SciPy's type for the transform of a NumPy array, for types that JAX may have.
 WORKING = {np.dtype(a): np.dtype(b) for a, b in zip("efdFD?bhilqBHILQ", "ffdFD" + 11 * "d", strict=True)}
 Arguments = dict[str, Any]
 
@@ -171,8 +171,8 @@ class ScipyBackend:
     kin.
 
     It computes every transform of TRANSFORMS, with SciPy's arguments. A
-    jax.Array comes back as one, sharded as meshfft leaves it; anything else
-    that SciPy takes comes back as a NumPy array. `workers` and `overwrite_x`
+    jax.Array gives one, sharded as meshfft leaves it; anything else
+    that SciPy takes gives a NumPy array. `workers` and `overwrite_x`
     have no effect, but numbers of workers that SciPy refuses are refused.
 
     SciPy's own functions compute what JAX does not have: long doubles,
@@ -204,7 +204,7 @@ class ScipyBackend:
             return method(*args, **kwargs)
 
     def __reduce__(self) -> str:
-        """Pickles by name, because SciPy stores on it what it cannot pickle."""
+        """Pickles by name, because SciPy stores unpicklable attributes on it."""
         return "scipy_backend"
 
 

@@ -216,7 +216,7 @@ def _events(data: ProfileData) -> Iterator[_Event]:
 
 
 def unit_for(seconds: float) -> tuple[str, float]:
-    """The largest unit in which a time is at least ten, and the unit in seconds."""
+    """The largest unit that gives a time of at least ten, and the unit in seconds."""
     return next(((name, size) for name, size in UNITS.items() if seconds >= 10 * size), ("us", 1e-6))
 
 

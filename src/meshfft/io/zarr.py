@@ -235,7 +235,7 @@ class ZarrSink:
                 write.exception()  # a pending write would recreate the folder that is now removed
 
     def flush(self) -> None:
-        synced(self.path)  # the names of files, each of which is on the disk when its write ends
+        synced(self.path)  # the names of files; each file is on the disk when its write ends
         synced(self.path.parent)
 
     def missing(self) -> str:

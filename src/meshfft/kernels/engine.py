@@ -88,7 +88,7 @@ class LocalEngine(abc.ABC):
         """Cost on one device; `itemsize` is that of complex numbers, or of real ones for real lines."""
 
     def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
-        """Its kernels to try before use; `ports` describes what they read and write."""
+        """Its kernels to try before use; `ports` describes their inputs and outputs."""
         return ()
 
 
@@ -144,7 +144,7 @@ class Sender(Engine[Planes]):
 
     @abc.abstractmethod
     def direct(self, block: tuple[int, ...], dims: tuple[int, ...], ports: Ports) -> bool:
-        """Whether its kernels read and write a block like this; else it copies what they do not."""
+        """Whether its kernels read and write a block like this; other blocks are copied."""
 
     @abc.abstractmethod
     def keeps_order(self, block: tuple[int, ...]) -> bool:

@@ -82,7 +82,7 @@ class PaddedArray(NumpyFace):
 
     @property
     def sharding(self) -> Sharding:
-        """Where JAX says that the stored array lies."""
+        """The stored array's sharding."""
         return jax.typeof(self.stored).sharding if isinstance(self.stored, jax.core.Tracer) else self.stored.sharding
 
     @property
@@ -192,7 +192,7 @@ def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
         y: a jax.Array, sharded or not, or a PaddedArray.
 
     Raises:
-        ValueError: this process has none of the array's devices.
+        ValueError: this process has no device of the array.
 
     >>> mf.gather(mf.fftn(np.ones(2))).real.tolist()
     [2.0, 0.0]

@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 
 def seen(x: AnyStored, spec: Spec | None) -> Seen:
-    """The layout and mesh of an array; ValueError if it contradicts `spec`, or if neither tells how it is cut."""
+    """The layout and mesh of an array; ValueError if it contradicts `spec`, or if both are unknown."""
     here = jax.sharding.get_abstract_mesh()
     if isinstance(x, PaddedArray):
         return _padded(x, spec)
@@ -148,7 +148,7 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
 
 
 def is_plain(x: AnyStored, spec: Spec | None) -> bool:
-    """Whether the sharding tells all there is to see: of no traced array, and of none in a caller's shard_map."""
+    """Whether the sharding is known: not of traced arrays, and not in a caller's shard_map."""
     known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
     here = jax.sharding.get_abstract_mesh()
     return known and (here.empty or not mapped_axes(here)) and is_hashable(spec)

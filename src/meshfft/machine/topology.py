@@ -76,7 +76,7 @@ def _with_rate(chip: Chip, name: str, rates: list[str]) -> Chip:
 
 
 def _nodes(name: str, chip: Chip, domains: int, devices: int) -> int:
-    """Nodes of so many GPUs, of which a fast network joins only some."""
+    """Nodes of so many GPUs, with a fast network between some of them."""
     most = int(chip.domain.value) if chip.domain else devices
     if devices <= most:
         return 1

@@ -141,7 +141,7 @@ def nufftn_adjoint(
         tol, sigma, norm, origin, method, ..., wire: as `nufftn`.
         spec: how c is cut where JAX hides that.
         out_spec: how the image is to be cut; by default by the mesh axes that
-            cut the values, each on a dimension of its own as far as they
+            cut the values, each on another dimension as far as they
             divide.
 
     Returns:
@@ -195,7 +195,7 @@ def scattered_plan(
             them.
         balance: devices that own more points than the mean lend tiles of the
             grid to others (True), or do not (False); by default they do where
-            devices have memories of their own.
+            devices have separate memories.
         dtype: type of the image.
         topology: as `plan`.
 

@@ -137,7 +137,7 @@ def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
 
     start = ended(mapped(noise, like))
     eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(start))
-    _, taken = _solved(normal, start, STEPS, 10 * eps)  # beyond it rounding makes eigenvalues of its own
+    _, taken = _solved(normal, start, STEPS, 10 * eps)  # beyond it rounding adds eigenvalues
     return _ends(taken)
 
 

@@ -40,7 +40,7 @@ class Penalty(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def total_variation(dims: int) -> Penalty:
-    """That of the last `dims` dimensions."""
+    """Total variation over the last `dims` dimensions."""
     return Penalty(functools.partial(gradient, dims=dims), divergence, _shorter)
 
 

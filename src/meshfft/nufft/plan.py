@@ -176,7 +176,7 @@ class ScatteredPlan(PointsPlan):
         return self._with(walk, self.sources[-1:])(values)
 
     def density(self, iterations: int = 12) -> Array:
-        """Weights that compensate for how densely the points lie, in the
+        """Weights that compensate for the density of the points, in the
         plan's order.
 
             w <- w / |I I^T w|        I the interpolation alone: no transform

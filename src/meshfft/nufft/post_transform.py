@@ -123,7 +123,7 @@ def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
 def to_grid(
     problem: ScatteredProblem, instead: tuple[RingPoints, ...] = (), post: type[PostTransform] = PostTransform
 ) -> tuple[Walk, PostTransform | None]:
-    """The cheapest walk to a fine grid and what follows, or a step of `instead`; up to three sigmas are tried."""
+    """The cheapest walk to a fine grid and from there, or a step of `instead`; up to three sigmas are tried."""
     sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
     windows = [window(problem.tol, sigma, dims, dtype)]
     for coarser in SIGMAS[1:] if problem.sigma is None and problem.tol >= LOOSE else ():

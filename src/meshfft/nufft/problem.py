@@ -143,7 +143,7 @@ def problem_of_values(
     options: Mapping[str, Any],
     out_spec: Spec | None = None,
 ) -> ScatteredProblem:
-    """The problem of the adjoint: values in this setting, and an image of these sizes, cut as `out_spec` says."""
+    """The problem of the adjoint: values in this setting, and an image of these sizes, cut by `out_spec`."""
     image = _image_layout(setting, points, sizes, axes, out_spec)
     return problem_of(setting, image, points, axes, dtype, dots, {**options, "values": setting.start})
 
@@ -177,7 +177,7 @@ def _check(problem: ScatteredProblem) -> None:
 
 
 def check_alike(points: Scattered, start: Layout) -> None:
-    """Raises ValueError for traced points of which a shard_map has given each device its own."""
+    """Raises ValueError for traced points that a shard_map has split between devices."""
     varying = varies_over(points.coords) & start.mesh_axes if isinstance(points.coords, Tracer) else None
     if varying:
         raise ValueError(

@@ -188,7 +188,7 @@ def is_wide(precision: Precision) -> bool:
 
 
 def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
-    """Complex type in which a transform of `dtype` is computed: NumPy's promotion, within JAX's enabled types."""
+    """Complex type of a transform of `dtype`: NumPy's promotion, within JAX's enabled types."""
     return np.dtype(np.complex128 if _tier_of(dtype, precision) in WIDE else np.complex64)
 
 

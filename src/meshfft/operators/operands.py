@@ -173,7 +173,7 @@ class BlockMatrix:
     Attributes:
         shape: rows and columns.
         block: block(rows, columns) is the array of entries at these rows and
-            columns, of shape (len(rows), len(columns)). Indices may lie beyond
+            columns, of shape (len(rows), len(columns)). Indices may exceed
             the shape; what it returns there is dropped.
 
     >>> half = lambda k, n: jnp.full((len(k), len(n)), 0.5)

@@ -51,7 +51,7 @@ def passes(
     """Plans a transform of an array of any size in the fewest passes whose
     tiles fit, without an array or a device.
 
-        peak of a process = a tile as it comes + one as it goes
+        peak of a process = a tile that is read + one that is written
                             + devices x Plan.peak_bytes + buffers   <= budget
 
     Args:
@@ -72,7 +72,7 @@ def passes(
         Passes: print them; `meshfft.out_of_core.run_passes` runs them.
 
     Raises:
-        ValueError, TypeError: as `plan`; a line that does not fit by itself,
+        ValueError, TypeError: as `plan`; a single line that does not fit,
             with the budget that it needs.
 
     >>> made = mf.passes((4096, 4096, 4096), budget=2**34)

@@ -129,11 +129,11 @@ class Passes:
 
     Attributes:
         steps: the passes, first to last.
-        transform: what is computed: dimensions, lengths, sign and factor.
+        transform: dimensions, lengths, sign and factor.
         budget: the bytes that a process may hold; on the host alone if
             `device_budget` is given.
         device_budget: the bytes that each of its devices may hold, if these
-            have memory of their own.
+            have separate memory.
 
     >>> made = mf.passes((64, 64, 64), budget=2**28)
     >>> len(made.steps), made.read_bytes

@@ -105,7 +105,7 @@ class Place:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Call:
     """A function with its arguments. An array with dimensions in `cut`, those of the first array, is cut as that along
-    them; every device has all of the others.
+    them; the rest is whole on every device.
     """
 
     function: Callable[..., Any]
@@ -147,7 +147,7 @@ class Call:
 
     @contextlib.contextmanager
     def within(self, mesh: AbstractMesh | None) -> Iterator[None]:
-        """The types that the call was made under, and a mesh: XLA calls back from a thread that knows neither."""
+        """The types that the call was made under, and a mesh: XLA calls back from a thread without them."""
         with jax.enable_x64(self.wide), jax.sharding.use_abstract_mesh(mesh or AbstractMesh((), ())):
             yield
 
@@ -181,7 +181,7 @@ class Work:
     results: Shapes
     linear: frozenset[int]  # the values in which it is linear, taken together
     run: Callable[[Place, Sequence[Array]], list[Array]]
-    told: tuple[NamedSharding | None, ...] = ()  # shardings of results that no rule tells XLA
+    told: tuple[NamedSharding | None, ...] = ()  # shardings of results that XLA has no rule for
     made: tuple[object, ...] = ()  # how it was made from the call
 
     def name(self, values: Shapes) -> str:
@@ -247,7 +247,7 @@ def transposed(work: Work, of: tuple[int, ...], shapes: Shapes) -> Work:
         return [summed(place, role, pulled) for role, pulled in zip(outs, back(cts), strict=True)]
 
     def summed(place: Place, role: Role, pulled: Array) -> Array:
-        """The cotangent of what several devices have is the sum of what each pulled back."""
+        """The cotangent of a replicated value is the sum over devices of their cotangents."""
         over = tuple(sorted(place.copied(role)))
         return jax.lax.psum(pulled, over) if over else pulled
 

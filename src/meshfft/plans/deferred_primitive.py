@@ -52,7 +52,7 @@ whole_p.multiple_results = True
 def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
     """The function, but an equation where JAX hides how an array is cut.
 
-    Its first `arrays` parameters are arrays, all others are not, unless traced. `linear`: in the first.
+    Its first `arrays` parameters are arrays, the rest only if traced. `linear`: in the first.
     """
     names = tuple(inspect.signature(function).parameters)[:arrays]
 

@@ -46,7 +46,7 @@ CONJUGATE = "conjugate transform"  # method of uniform samples, whose inverse ne
 )
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """An inverse transform, and what it is worth.
+    """An inverse transform, and its accuracy.
 
     Attributes:
         value: the array whose transform was given.
@@ -59,7 +59,7 @@ class Solution:
         methods: how each dimension was solved.
         iterations: of conjugate gradients along each dimension, all rounds
             together; 0 where there were none. As many as were allowed mean
-            that they did not converge: the residual tells what was reached.
+            that they did not converge: the residual is what they reached.
 
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4)))
     >>> found.methods, found.condition

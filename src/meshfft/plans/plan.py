@@ -38,11 +38,11 @@ class Plan:
 
     Attributes:
         walk: the steps, and the layouts between them.
-        transform: what is computed: dimensions, lengths, sign and factor.
+        transform: dimensions, lengths, sign and factor.
         mesh: the mesh it runs on, concrete or described; None for one device.
         dtype: the complex type it computes in; real arrays are of its planes'
             type.
-        options: method, order and the others, as asked for.
+        options: method, order and so on, as asked for.
         machine: what priced the walks.
         dots: the ways to multiply that the precision allows.
         sources: by slot, what steps take besides the array: Points of a
@@ -137,7 +137,7 @@ class Plan:
         """The relative L2 error of the result, at most. No error measured on
         CPUs exceeds it (docs/accuracy.md); on TPUs and GPUs equal numbers may.
 
-        Of samples at points it is relative to those of noise of the array's
+        For samples at points it is relative to those of noise of the array's
         norm, if their own are smaller.
         """
         return self.walk.error(self.dtype.itemsize)
@@ -158,7 +158,7 @@ class Plan:
 
     @property
     def stages(self) -> tuple["Plan", ...]:
-        """A plan for each step; one after the other they do the same."""
+        """A plan for each step; in sequence they do the same."""
         matrices, stages = dict(zip(self.transform.dims, self.transform.matrices, strict=True)), []
         for walk in self.walk.stages():
             (step,) = walk.steps
@@ -193,7 +193,7 @@ class Plan:
     @method_on_arrays
     def inverse(self, y: AnyArray, *, donate: bool = False) -> Transformed:
         """The input whose transform is y, by the walk reversed; what `s`
-        cropped away comes back as zeros.
+        cropped away is zeros.
 
         Raises:
             ValueError: the samples are not uniform: their inverse is a system

@@ -146,7 +146,7 @@ def out_spec(
     Args:
         shape: the array's shape.
         mesh, spec: the mesh, and the array's spec on it.
-        topology, ..., out_spec: as `plan`: kind="rfft" says `rfftn`,
+        topology, ..., out_spec: as `plan`: kind="rfft" is `rfftn`,
             inverse=True with it `irfftn`.
 
     Raises:

@@ -51,7 +51,7 @@ def convolve(
         full:   c[n] = sum_m a[m] b[n - m], 0 <= n < N + M - 1
         causal: the first N of these; what b has from N on has no effect
         same:   N of these from (M - 1) // 2 on
-        valid:  those for which the shorter array lies within the longer one
+        valid:  those for which the shorter array is within the longer one
 
     along every axis, for N samples of a and M of b; "full", "same" and "valid"
     are as in scipy.signal.fftconvolve.

@@ -59,7 +59,7 @@ def poisson(
         lengths: the period along each axis, or the length from wall to wall;
             None means samples 1 apart.
         axes: the dimensions of the Laplacian; None means all. Along all others
-            each index has an equation, and a mean, of its own.
+            each index has its equation and its mean.
         boundary: "periodic", "dirichlet" (u = 0), "neumann" (slope 0), or one
             for each axis; samples are then at (n + 1/2) length / N, half a
             cell from the walls. "open": three axes without a boundary, and u
@@ -67,7 +67,7 @@ def poisson(
         method, ..., out_spec: as `multiply_spectrum`.
 
     Returns:
-        The solution, sharded as the array came; real if it is real. It is
+        The solution, with the sharding of f; real if f is real. It is
         exact for the waves of the grid: between walls sines, or cosines. The
         error falls as N^-2 for other f, such as a constant one between walls
         where u = 0.

@@ -163,7 +163,7 @@ def _resampled(
 
 
 def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> tuple[int, ...]:
-    """The points along each axis that the spectrum stands for."""
+    """The points along each axis of the array behind the spectrum."""
     points = [start.shape[dim] for dim in dims]
     if not half and n is not None:
         raise ValueError(f"n is {n}: give it only with kind='rfft', for half a spectrum")

@@ -65,7 +65,7 @@ def multiply_spectrum(
             means all.
         lengths: the period along each axis; None means samples 1 apart.
         odd: call f(*k, odd=q): q is k, but 0 at the Nyquist frequency, for
-            what is odd in k (see `wavenumbers`).
+            odd functions of k (see `wavenumbers`).
         spec, out_spec: as `fftn`; spec of x.
         method, precision, ring, engine, wire: as `fftn`, of the transform and
             of the one back. Those of a lossy wire err by e |x| max|f| at most
@@ -136,13 +136,13 @@ def derivative(
             0), or one for each of `axis`; samples as `poisson`.
 
     Returns:
-        The derivative at the same points, sharded as the array came; real where
+        The derivative at the same points, with the sharding of x; real where
         it is real. It is exact for waves of less than N / 2 periods, between
         walls for sines or cosines; of x that is not 0 at a wall, or whose slope
         is not, it does not converge there. That of
         N / 2 periods, which an even N has, and the last sine between walls have
         no derivative of odd order on the grid: 0, as by
-        `wavenumbers(plan, odd=True)`, which says why.
+        `wavenumbers(plan, odd=True)`, which has the reason.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.

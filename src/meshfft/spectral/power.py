@@ -73,7 +73,7 @@ def power_spectrum(
             wavenumber 2 pi / max(lengths), around its multiples, as many as
             hold all modes.
         axes: the dimensions to transform; None means all. The modes of the
-            lines along all others are counted together.
+            lines along all remaining axes are counted together.
 
     Returns:
         A PowerSpectrum. If the bins hold all modes, sum(power * counts) is the

@@ -108,8 +108,6 @@ class Step(abc.ABC):
 
 
 class Sends(Step):
-    """A step that sends data over a wire."""
-
     @abc.abstractmethod
     def wired(self, wire: Wire) -> Step:
         """The step over another wire."""
@@ -185,9 +183,7 @@ class Chunked(Step):
 
 
 class Slope(NamedTuple):
-    """A step between two factors that broadcast, () for 1."""
-
-    first: Planes
+    first: Planes  # factors that broadcast, () for 1, before the step and after it
     step: Step
     last: Planes
     dim: int | None = None  # of several terms, in step and factor alone
@@ -195,8 +191,6 @@ class Slope(NamedTuple):
 
 
 class Takes(Step):
-    """A step that takes an operand."""
-
     if TYPE_CHECKING:  # a field
 
         @property

@@ -35,7 +35,7 @@ KEPT_PASSES = 2  # a run of columns is copied before its product
 
 @dataclasses.dataclass(frozen=True)
 class KeptDense(RingDense):
-    """`matrix` is that of the kept rows, whichever way the step goes."""
+    """`matrix` is that of the kept rows in both directions."""
 
     conjugated: bool = False
     keeps: ClassVar[bool] = True

@@ -50,7 +50,7 @@ class LocalFFT(Chunked, Kernels):
             for engine, dims in offered(lines, problem.site(layout)):
                 sizes = tuple(lengths[d] for d in dims)
                 yield cls(dims, sign, sizes, sizes, engine)
-        for dim, matrix in ready(todo).items():  # each by itself, so that the next has fewer lines
+        for dim, matrix in ready(todo).items():  # one at a time, so that the next has fewer lines
             whole = matrix.whole
             if isinstance(whole, Roots) and matrix.rows < whole.rows and layout.parts[dim] == 1:
                 lines = Lines(layout.block, (dim,), (whole.length,))

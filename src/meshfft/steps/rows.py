@@ -208,7 +208,7 @@ class Bands(Step):
         return jnp.where(index < self._here(counts, layout), rows, jnp.zeros_like(rows))
 
     def _here(self, values: Mapping[int, float], layout: Layout, dtype: DTypeLike = np.int32) -> Array:
-        """This device's value; 0 if it has none."""
+        """This device's value, or 0."""
         table = np.zeros(layout.parts[self.dim], dtype)
         table[list(values)] = list(values.values())
         return jnp.asarray(table)[lax.axis_index(layout.axes[self.dim])]
