@@ -28,10 +28,10 @@ from ..steps import Roll
 from ..walks.walk import Walk
 from .calls import Ints
 
-Place: TypeAlias = jax.Device | Sharding | None
+DeviceLike: TypeAlias = jax.Device | Sharding | None
 
 
-def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: Place = None) -> Array:
+def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """The frequency of each output of a transform of n samples, as
     numpy.fft.fftfreq.
 
@@ -60,7 +60,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: P
     return _made(size, lambda k: (k - size * (k > (size - 1) // 2)) * step, dtype, device, f"fftfreq({size}, d)")
 
 
-def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: Place = None) -> Array:
+def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """The frequency of each output of a transform of n real samples, as
     numpy.fft.rfftfreq: n // 2 + 1, which the mesh axes must divide.
 
@@ -128,7 +128,7 @@ def _step(n: int, d: ArrayLike) -> tuple[int, float]:
 
 
 def _made(
-    count: int, values: Callable[[np.ndarray], np.ndarray], dtype: DTypeLike | None, device: Place, name: str
+    count: int, values: Callable[[np.ndarray], np.ndarray], dtype: DTypeLike | None, device: DeviceLike, name: str
 ) -> Array:
     kind, remedy = _floating(dtype), "give a smaller n, or a NamedSharding as device="
     if device is None or isinstance(device, jax.Device | SingleDeviceSharding):

@@ -31,7 +31,7 @@ from ..layout.padded_array import PaddedArray
 from ..layout.reading import is_cut
 from . import cosine, fourier, helpers
 from .calls import Ints
-from .helpers import Place
+from .helpers import DeviceLike
 
 Norm = Literal["backward", "ortho", "forward"]
 
@@ -74,11 +74,11 @@ class fft:
     rfftn, irfftn = staticmethod(_along_some(fourier.rfftn)), staticmethod(_along_some(fourier.irfftn))
 
     @staticmethod
-    def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Place = None) -> Array:
+    def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
         return helpers.fftfreq(n, d, dtype=dtype, device=device)
 
     @staticmethod
-    def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Place = None) -> Array:
+    def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
         return helpers.rfftfreq(n, d, dtype=dtype, device=device)
 
     @staticmethod

@@ -27,7 +27,7 @@ from ..nufft.functions import scattered_plan
 from ..nufft.penalties import PENALTIES
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered, known_kind
-from ..nufft.solvers import INNER, Problem, descent, dot, of_unit, over, penalised, relative
+from ..nufft.solvers import INNER, LeastSquares, descent, dot, of_unit, over, penalised, relative
 from ..numerics.dtypes import complex_dtype
 from ..operators.transform import integers, is_integer, reals
 from .shard import shard
@@ -213,7 +213,7 @@ def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Array | None:
 
 
 def _solved(
-    problem: Problem, iterations: int, l2: float, penalty: tuple[str, float] | None, report: Report
+    problem: LeastSquares, iterations: int, l2: float, penalty: tuple[str, float] | None, report: Report
 ) -> Reconstruction:
     """The image after all steps, with the residuals at the start and after each step."""
     size, residuals = INNER if penalty else 1, list[float]()
@@ -230,7 +230,7 @@ def _solved(
 
 def _problem(
     plan: ScatteredPlan, values: AnyArray, maps: Array | None, *, density: int, unit: bool, report: Report
-) -> Problem:
+) -> LeastSquares:
     """The least-squares problem; if `unit`, weights are relative to the largest eigenvalue of N.
 
     It starts from the adjoint of compensated samples over the sum of squares of the maps, scaled to fit the samples;
@@ -249,7 +249,7 @@ def _problem(
     placed, unit_of_data = _of_size_one(ended(plan.place(values)))
     right = ended(_combined(maps, plan.adjoint(placed, placed=True)))
     units = (unit_of_data, 1 / unit_of_maps)
-    problem = Problem(normal, right, jnp.zeros_like(right), len(plan.dims), units)
+    problem = LeastSquares(normal, right, jnp.zeros_like(right), len(plan.dims), units)
     if density:
         report("density", 0, math.nan)
         weights = jnp.expand_dims(ended(plan.density(density)).astype(placed.dtype), tuple(range(placed.ndim - 1)))

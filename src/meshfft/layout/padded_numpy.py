@@ -18,7 +18,7 @@ from .in_flight import in_turn
 from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
 
 Axis = int | tuple[int, ...] | None
-Operator = Callable[..., Any]
+NumpyFunction = Callable[..., Any]
 REMEDY = (
     "a PaddedArray, which functions of jax.numpy do not take, because they would read its padding: use "
     "y.map(jax.numpy.exp) for elementwise functions, its own methods such as y.sum(axis=0), or mf.gather(y), which "
@@ -38,7 +38,7 @@ class Refusal:
         return REMEDY
 
 
-def _operator(function: Callable[..., Array], reflected: bool = False) -> Operator:
+def _operator(function: Callable[..., Array], reflected: bool = False) -> NumpyFunction:
     def method(self: "NumpyFace", *others: object) -> "NumpyFace":
         if not all(isinstance(x, NumpyFace | Array | np.ndarray | np.generic | Number) for x in others):
             return NotImplemented
@@ -47,7 +47,7 @@ def _operator(function: Callable[..., Array], reflected: bool = False) -> Operat
     return method
 
 
-def _operators(function: Callable[..., Array]) -> tuple[Operator, Operator]:
+def _operators(function: Callable[..., Array]) -> tuple[NumpyFunction, NumpyFunction]:
     return _operator(function), _operator(function, reflected=True)
 
 

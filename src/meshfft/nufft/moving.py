@@ -26,7 +26,7 @@ from ..layout.placement import reshard
 from ..layout.storage import stored_on
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
-from ..operators.operands import Source
+from ..operators.operands import OperandSource
 from ..plans.plan import Plan
 from ..steps.base import at_slot
 from ..walks.walk import Walk
@@ -46,7 +46,7 @@ class Planned(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Moving:
-    held: Source
+    held: OperandSource
     shift: Array
 
     def operand(self, real: DTypeLike) -> Moved:

@@ -21,7 +21,7 @@ from jax import Array
 from ..layout.layout import Layout
 from ..layout.padded_array import AnyArray, mapped
 from ..numerics.dtypes import real_dtype
-from ..operators.operands import Source
+from ..operators.operands import OperandSource
 from ..operators.transform import is_integer
 from ..plans.plan import Plan
 from ..plans.request import read
@@ -91,7 +91,7 @@ class ScatteredPlan(PointsPlan):
     def _plain(self) -> Plan:
         return self._with(self.walk, self.sources)
 
-    def _with(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
+    def _with(self, walk: Walk, sources: tuple[OperandSource | None, ...]) -> Plan:
         """A plan of other steps on the same machine."""
         how = (self.mesh, self.dtype, self.options, self.machine, self.dots)
         return Plan(walk, self.transform, *how, sources)

@@ -12,22 +12,21 @@ import hashlib
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from ..layout.placement import to_host
 from ..numerics.phases import Floats, Limbs, add, logarithm, of_radians, of_radii, snapped
 from ..operators.matrices import Logarithm, limbs_of
+from ..operators.points import PointValues, Unit
 from ..operators.transform import integers
 
-Unit = Literal["turns", "radians"]
-Numbers = ArrayLike | Sequence[object]
 NEAR = 64 * math.pi  # radians up to which division by 2 pi errs by at most 1e-14 turns
 
 
@@ -62,7 +61,7 @@ class Scattered:
             raise ValueError(f"unit {self.unit!r} is unknown: use mf.Scattered.turns(k), .radians(k) or .field_of_view")
 
     @staticmethod
-    def turns(coords: Numbers, radius: Numbers | None = None) -> "Scattered":
+    def turns(coords: PointValues, radius: PointValues | None = None) -> "Scattered":
         """Points in cycles per sample; any real numbers, of period 1.
 
         Args:
@@ -85,14 +84,14 @@ class Scattered:
         return _with_radius(values, "turns", radius)
 
     @staticmethod
-    def radians(coords: Numbers, radius: Numbers | None = None) -> "Scattered":
+    def radians(coords: PointValues, radius: PointValues | None = None) -> "Scattered":
         """Points in radians per sample, of period 2 pi, as finufft and NFFT
         libraries take them; `radius` as for `turns`.
         """
         return _with_radius(_received(coords), "radians", radius)
 
     @staticmethod
-    def z(z: Numbers) -> "Scattered":
+    def z(z: PointValues) -> "Scattered":
         """Points of the z-plane in each dimension, complex of shape (..., d),
         nonzero; rounding and radii near 1 as for `Points.z`.
         """
@@ -108,7 +107,7 @@ class Scattered:
         return Scattered(_frozen(angle[0]), "radians", snapped(radius[0]), Logarithm(angle[1], radius[1]))
 
     @staticmethod
-    def field_of_view(coords: Numbers, shape: Sequence[int]) -> "Scattered":
+    def field_of_view(coords: PointValues, shape: Sequence[int]) -> "Scattered":
         """Points in cycles per field of view, from -N/2 to N/2 along a
         dimension of N samples, as sigpy and BART do.
 
@@ -126,7 +125,7 @@ class Scattered:
         return Scattered(_frozen(values / xp.asarray(sizes, values.dtype)), "turns")
 
     @staticmethod
-    def lengths(coords: Numbers) -> "Scattered":
+    def lengths(coords: PointValues) -> "Scattered":
         """Positions as they are, in any unit of length: for type 3, where
         nothing repeats.
         """
@@ -249,7 +248,7 @@ def _identity(leaf: object) -> object:
     return leaf if leaf is None or isinstance(leaf, jax.ShapeDtypeStruct) else id(leaf)
 
 
-def _with_radius(coords: Floats, unit: Unit, radius: Numbers | None) -> Scattered:
+def _with_radius(coords: Floats, unit: Unit, radius: PointValues | None) -> Scattered:
     if radius is None:
         return Scattered(coords, unit)
     if isinstance(radius, Tracer) or isinstance(coords, Tracer):
@@ -266,7 +265,7 @@ def _with_radius(coords: Floats, unit: Unit, radius: Numbers | None) -> Scattere
     return Scattered(coords, unit, snapped(high), Logarithm(np.zeros(coords.shape), low))
 
 
-def _received(coords: Numbers) -> Floats:
+def _received(coords: PointValues) -> Floats:
     """Coordinates as a read-only float64 array, or as a tracer."""
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")

@@ -21,7 +21,7 @@ from ..layout.placement import varies_over
 from ..layout.storage import stored_on
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of, real_dtype
-from ..operators.operands import Source
+from ..operators.operands import OperandSource
 from ..operators.transform import Transform, check_known, check_once, dims_of, factor, is_integer
 from ..plans.request import Request, Setting
 from ..steps.problem import Options
@@ -84,7 +84,7 @@ class ScatteredProblem(NamedTuple):
         values = self.values
         return None if values is None else sub_layout(values, range(values.ndim - len(self.points.shape), values.ndim))
 
-    def parts(self, walk: Walk, sources: tuple[Source | None, ...]) -> tuple[Any, ...]:
+    def parts(self, walk: Walk, sources: tuple[OperandSource | None, ...]) -> tuple[Any, ...]:
         """The fields of a Plan of this problem."""
         how = (self.mesh, self.dtype, self.options, self.machine, self.dots)
         return walk, Transform((), (), walk.scale), *how, sources

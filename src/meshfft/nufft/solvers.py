@@ -30,8 +30,7 @@ from ..operators.conjugate_gradients import advanced
 from ..operators.transform import Transform, transform_of
 from ..plans.execute import sound_walk
 from ..plans.plan import Plan
-from ..steps.problem import Options
-from ..steps.problem import Problem as Search
+from ..steps.problem import Options, Problem
 from ..walks.walk import Walk
 from .penalties import Penalty
 from .post_transform import even_walk
@@ -45,7 +44,7 @@ INNER = 5  # conjugate gradient steps per ADMM round
 STIFF = 10  # rho / weight: the first round shrinks slopes below a tenth of the brightest pixel to zero
 
 
-class Problem(NamedTuple):
+class LeastSquares(NamedTuple):
     """Find x with normal(x) = right.
 
     Attributes:
@@ -71,7 +70,7 @@ class Split(NamedTuple):
     multiplier: Array
 
 
-def descent(problem: Problem, l2: float = 0.0) -> Iterator[State]:
+def descent(problem: LeastSquares, l2: float = 0.0) -> Iterator[State]:
     """Yields conjugate gradient iterates, one application of N each.
 
     After `of_unit`, l2 is relative to the largest eigenvalue of N.
@@ -83,7 +82,7 @@ def descent(problem: Problem, l2: float = 0.0) -> Iterator[State]:
         now = step(normal, now)
 
 
-def penalised(problem: Problem, penalty: Penalty, weight: float, l2: float = 0.0) -> Iterator[State]:
+def penalised(problem: LeastSquares, penalty: Penalty, weight: float, l2: float = 0.0) -> Iterator[State]:
     """Yields iterates of ADMM, INNER + 2 applications of N each.
 
     `problem` is scaled by `of_unit`; the weight of the penalty is for a start whose brightest pixel is 1.
@@ -99,7 +98,7 @@ def _ridged(normal: Operator, l2: float) -> Operator:
     return lambda x: normal(x) + l2 * x
 
 
-def relative(problem: Problem, now: State) -> float:
+def relative(problem: LeastSquares, now: State) -> float:
     return float(jnp.sqrt(over(now.square, dot(problem.right, problem.right))))
 
 
@@ -150,7 +149,7 @@ def largest(normal: Operator, like: Array, rounds: int = POWERS) -> Array:
     return lax.fori_loop(0, rounds, turn, (like, _length(like)))[1]
 
 
-def of_unit(problem: Problem) -> Problem:
+def of_unit(problem: LeastSquares) -> LeastSquares:
     scale = ended(largest(problem.normal, problem.right)).astype(problem.right.dtype)
     return problem._replace(normal=lambda x: problem.normal(x) / scale, right=problem.right / scale)
 
@@ -220,7 +219,7 @@ def transformed(forward: Plan, q: Array, scale: float) -> Array:
     layout = sub_layout(forward.out_layout, forward.transform.dims)
     dims = tuple(range(layout.ndim))
     transform = transform_of(dims, layout.shape, None, False, "fft")
-    walk = sound_walk(Search(layout, transform, forward.machine, forward.dtype.itemsize, forward.dots, goal=layout))
+    walk = sound_walk(Problem(layout, transform, forward.machine, forward.dtype.itemsize, forward.dots, goal=layout))
     steps = (*walk.steps, PhaseShift(dims, tuple(n // 2 for n in layout.shape), 1))
     factor = scale / math.prod(layout.shape)
     walk = Walk(layout, steps, factor, walk.planes)

@@ -27,7 +27,7 @@ from .matrices import Blocks, Dense, Matrix, Roots
 from .points import SCATTERED, Points
 from .transform import Transform, factor
 
-Tables = TypeVar("Tables")
+Leaves = TypeVar("Leaves")
 TABLE_BYTES = 2**24
 _GIVE = "say what the numbers are, as mf.Points.turns(t) for each axis, or None for uniform ones"
 
@@ -84,10 +84,10 @@ def sampled(
     return Transform(dims, tuple(matrices), factor(math.prod(shape[d] for d in dims), norm, False))
 
 
-class DeviceTables(Generic[Tables]):
+class DeviceTables(Generic[Leaves]):
     """Tables of all devices, stacked along their first dimension, on the host and on their devices."""
 
-    def __init__(self, tables: Tables, mesh: AnyMesh | None, axes: tuple[str, ...]) -> None:
+    def __init__(self, tables: Leaves, mesh: AnyMesh | None, axes: tuple[str, ...]) -> None:
         self.host, self.tables = tables, tables
         if isinstance(mesh, Mesh):
             sharding = NamedSharding(mesh, PartitionSpec(axes or None))
@@ -100,7 +100,7 @@ class DeviceTables(Generic[Tables]):
             with jax.ensure_compile_time_eval():
                 self.tables = jax.tree.map(jnp.asarray, tables)
 
-    def operand(self, real: DTypeLike) -> Tables:
+    def operand(self, real: DTypeLike) -> Leaves:
         """The tables on devices; those of the host if programs may not capture arrays, as in a caller's shard_map."""
         if mapped_axes(jax.sharding.get_abstract_mesh()) or (self._on_several and isinstance(jnp.zeros(()), Tracer)):
             return self.host
@@ -112,12 +112,12 @@ class DeviceTables(Generic[Tables]):
 
 
 @runtime_checkable
-class Source(Protocol):
+class OperandSource(Protocol):
     def operand(self, real: DTypeLike) -> Any: ...
 
 
 def operand_of(source: object, real: DTypeLike) -> object:
-    if isinstance(source, Source):
+    if isinstance(source, OperandSource):
         return source.operand(real)
     if not isinstance(source, np.ndarray | Array):
         return None

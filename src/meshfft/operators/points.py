@@ -26,7 +26,7 @@ from .transform import is_integer
 
 F = TypeVar("F", bound=Floats | None)
 Unit = Literal["turns", "radians"]
-Numbers = ArrayLike | Sequence[complex]
+PointValues = ArrayLike | Sequence[object]
 SCATTERED = (
     "Points sample the grid of all combinations of those of each axis; scattered points, each with coordinates of its "
     "own, are mf.Scattered.turns(k), of shape (..., d)"
@@ -63,21 +63,21 @@ class Points:
         return Points(None, None, "turns", _count("uniform has n", n))
 
     @staticmethod
-    def turns(t: Numbers, radius: Numbers | None = None) -> "Points":
+    def turns(t: PointValues, radius: PointValues | None = None) -> "Points":
         """radius exp(2 pi i t): frequencies in cycles per sample. No digit is
         lost, however large n t is.
         """
         return _points(t, radius, "turns")
 
     @staticmethod
-    def radians(w: Numbers, radius: Numbers | None = None) -> "Points":
+    def radians(w: PointValues, radius: PointValues | None = None) -> "Points":
         """radius exp(i w): angular frequencies in radians per sample. No digit
         is lost for w below 1e30.
         """
         return _points(w, radius, "radians")
 
     @staticmethod
-    def z(z: Numbers) -> "Points":
+    def z(z: PointValues) -> "Points":
         """Any points but zero, on the unit circle or off it.
 
         Rounding of z itself, 1e-16 in complex128, is multiplied by n: give
@@ -193,7 +193,7 @@ class Points:
         return f"<Points: {self.size} off the unit circle, {angles}, log radii {_extent(self.log_radius)}>"
 
 
-def _points(angle: Numbers, radius: Numbers | None, unit: Unit) -> Points:
+def _points(angle: PointValues, radius: PointValues | None, unit: Unit) -> Points:
     values = _flat(_received(angle, complex_too=False))
     log_radius, low = _logarithm(radius)
     if log_radius is not None and log_radius.shape != values.shape:
@@ -244,7 +244,7 @@ def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
     return m
 
 
-def _logarithm(radius: Numbers | None) -> tuple[Floats | None, np.ndarray | None]:
+def _logarithm(radius: PointValues | None) -> tuple[Floats | None, np.ndarray | None]:
     """The natural logarithm of radii, and its rounding error on the host; None without radii."""
     if radius is None:
         return None, None
@@ -255,7 +255,7 @@ def _logarithm(radius: Numbers | None) -> tuple[Floats | None, np.ndarray | None
     return np.asarray(high), low  # NumPy makes a number of a single radius
 
 
-def _received(values: Numbers, complex_too: bool) -> Floats:
+def _received(values: PointValues, complex_too: bool) -> Floats:
     if isinstance(values, Tracer):
         if not jnp.issubdtype(values.dtype, jnp.inexact if complex_too else jnp.floating):
             raise TypeError(f"points are traced {values.dtype}: give floats")

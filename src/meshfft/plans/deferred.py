@@ -172,7 +172,7 @@ class Call:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Work:
+class DeferredWork:
     """What an equation does on blocks: a call, or work made from it."""
 
     call: Call
@@ -215,7 +215,7 @@ class Work:
 
 
 @functools.lru_cache(maxsize=CALLS)
-def tangent(work: Work, moving: tuple[int, ...]) -> Work:
+def tangent(work: DeferredWork, moving: tuple[int, ...]) -> DeferredWork:
     """The change of the results, but of integers, along changes of the values at `moving`, which come after the
     values.
     """
@@ -230,11 +230,11 @@ def tangent(work: Work, moving: tuple[int, ...]) -> Work:
     told = tuple(work.told[j] for j in smooth) if work.told else ()
     ins = (*work.ins, *(work.ins[j] for j in moving))
     linear, made = frozenset(range(many, len(ins))), (*work.made, "tangent", moving)
-    return Work(work.call, ins, outs, results, linear, run, told, made)
+    return DeferredWork(work.call, ins, outs, results, linear, run, told, made)
 
 
 @functools.lru_cache(maxsize=CALLS)
-def transposed(work: Work, of: tuple[int, ...], shapes: Shapes) -> Work:
+def transposed(work: DeferredWork, of: tuple[int, ...], shapes: Shapes) -> DeferredWork:
     """The transpose in the values at `of`, which have these shapes: takes the others, then cotangents of results."""
     others, outs = tuple(j for j in range(len(work.ins)) if j not in of), tuple(work.ins[j] for j in of)
 
@@ -253,11 +253,11 @@ def transposed(work: Work, of: tuple[int, ...], shapes: Shapes) -> Work:
 
     ins = (*(work.ins[j] for j in others), *work.outs)
     linear, made = frozenset(range(len(others), len(ins))), (*work.made, "transposed", of)
-    return Work(work.call, ins, outs, shapes, linear, run, made=made)
+    return DeferredWork(work.call, ins, outs, shapes, linear, run, made=made)
 
 
 @functools.lru_cache(maxsize=CALLS)
-def batched(work: Work, which: tuple[int | None, ...], size: int) -> Work:
+def batched(work: DeferredWork, which: tuple[int | None, ...], size: int) -> DeferredWork:
     """The work of each element of a batch, which is the first dimension of some values and of all results."""
     number = 1 + max((batch for role in work.ins for batch in role.batches), default=-1)
 
@@ -273,7 +273,7 @@ def batched(work: Work, which: tuple[int | None, ...], size: int) -> Work:
         at and NamedSharding(at.mesh, PartitionSpec(PartitionSpec.UNCONSTRAINED, *at.spec)) for at in work.told
     )
     ins, outs = tuple(map(wider, work.ins, which)), tuple(map(wider, work.outs))
-    return Work(work.call, ins, outs, results, work.linear, run, told, (*work.made, "batched", which, size))
+    return DeferredWork(work.call, ins, outs, results, work.linear, run, told, (*work.made, "batched", which, size))
 
 
 @functools.lru_cache(maxsize=1)

@@ -30,11 +30,11 @@ from .deferred import (
     CALLS,
     INEXACT,
     Call,
+    DeferredWork,
     Fixed,
     Names,
     Role,
     Shapes,
-    Work,
     aligned,
     batched,
     put,
@@ -112,7 +112,7 @@ def _work(
     mesh: AnyMesh,
     linear: int,
     wide: bool,
-) -> tuple[Work, jax.tree_util.PyTreeDef]:
+) -> tuple[DeferredWork, jax.tree_util.PyTreeDef]:
     """The work of a call, and the structure of its results."""
     call, ndim = Call(function, tree, fixed, cut, shapes, out, wide), len(shapes[0].shape)
     everything = [tuple(mesh.axis_names), *[()] * (ndim - 1)][:ndim]
@@ -123,14 +123,14 @@ def _work(
         NamedSharding(auto, at.spec) if at.even and at.mesh_axes and (out or at.ndim != ndim) else None
         for at in place.results
     )
-    return Work(call, ins, outs, results, frozenset(range(linear)), call.run, told), made
+    return DeferredWork(call, ins, outs, results, frozenset(range(linear)), call.run, told), made
 
 
 def _is_leaf(x: object) -> bool:
     return isinstance(x, PartitionSpec) or is_padded(x)
 
 
-def _partition(work: Work, mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
+def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
     """What XLA asks for: the program of a block, and the shardings of its results and values. GSPMD, which XLA's
     partitioner was before Shardy, asks for shardings before it wants any.
     """
@@ -153,7 +153,7 @@ def _row_major(blocks: Sequence[Array]) -> list[Array]:
     return [with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim)))) for x in blocks]
 
 
-def _lower(*values: Array, work: Work, devices: ClosedJaxpr) -> list[Array]:
+def _lower(*values: Array, work: DeferredWork, devices: ClosedJaxpr) -> list[Array]:
     @custom_partitioning
     def call(*values: Array) -> list[Array]:
         return list(whole_p.bind(*values, work=work))
@@ -173,7 +173,7 @@ def _lower(*values: Array, work: Work, devices: ClosedJaxpr) -> list[Array]:
     return [y if at is None else lax.with_sharding_constraint(y, at) for y, at in zip(results, told, strict=True)]
 
 
-def _rule(work: Work, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+def _rule(work: DeferredWork, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:
     """The dimensions of values and results that XLA is to cut alike: batches, and those of arrays and results."""
     ndim, sizes, sides = len(work.call.shapes[0].shape), dict[str, set[int]](), list[str]()
     for role, shape in zip((*work.ins, *work.outs), shapes, strict=True):
@@ -192,7 +192,7 @@ def _rule(work: Work, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:
     }
 
 
-def _abstract(*values: ShapedArray, work: Work, devices: ClosedJaxpr) -> list[ShapedArray]:
+def _abstract(*values: ShapedArray, work: DeferredWork, devices: ClosedJaxpr) -> list[ShapedArray]:
     mesh = next((x.sharding.mesh for x in values if not x.sharding.mesh.empty), None)
     if mesh is None:
         return [ShapedArray(x.shape, x.dtype) for x in work.results]
@@ -212,7 +212,7 @@ def _divided(x: ShapeDtypeStruct, mesh: AnyMesh, spec: PartitionSpec) -> Partiti
     return cut
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work, devices: ClosedJaxpr) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: DeferredWork, devices: ClosedJaxpr) -> Any:
     results = deferred_p.bind(*primals, work=work, devices=devices)
     moving = tuple(j for j, change in enumerate(tangents) if not isinstance(change, ad.Zero))
     if not moving:
@@ -227,7 +227,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work, devices
     ]
 
 
-def _transpose(cts: Sequence[Any], *values: Any, work: Work, devices: ClosedJaxpr) -> list[Any]:
+def _transpose(cts: Sequence[Any], *values: Any, work: DeferredWork, devices: ClosedJaxpr) -> list[Any]:
     of = tuple(j for j, x in enumerate(values) if ad.is_undefined_primal(x))
     if all(isinstance(ct, ad.Zero) for ct in cts):
         return [ad.Zero(x.aval) if j in of else None for j, x in enumerate(values)]
@@ -243,7 +243,9 @@ def _described(x: ShapedArray) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding if explicit_axes(x.sharding.mesh) else None)
 
 
-def _batch(axis_data: Any, values: Sequence[Any], dims: Sequence[Any], *, work: Work, devices: ClosedJaxpr) -> Any:
+def _batch(
+    axis_data: Any, values: Sequence[Any], dims: Sequence[Any], *, work: DeferredWork, devices: ClosedJaxpr
+) -> Any:
     if all(dim is None for dim in dims):  # as of `jacfwd`
         return deferred_p.bind(*values, work=work, devices=devices), [None] * len(work.outs)
     first = [x if dim is None else jnp.moveaxis(x, dim, 0) for x, dim in zip(values, dims, strict=True)]

@@ -15,7 +15,7 @@ from ..layout.reading import fitted, mesh_here
 from ..machine.machine import Machine, Seconds, Work
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.units import quantity
-from ..operators.operands import Source
+from ..operators.operands import OperandSource
 from ..operators.points import Points
 from ..operators.transform import Transform
 from ..steps.base import at_slot, slot_of
@@ -61,7 +61,7 @@ class Plan:
     options: Options
     machine: Machine
     dots: tuple[Dot, ...]
-    sources: tuple[Source | None, ...] = ()
+    sources: tuple[OperandSource | None, ...] = ()
 
     @property
     def in_layout(self) -> Layout:

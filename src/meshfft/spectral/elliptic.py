@@ -29,10 +29,8 @@ from ..plans.options import FieldHow, options_of, with_options
 from ..plans.plan import Plan
 from ..plans.request import read
 from ..steps.problem import Options
-from .fields import Lengths, Where, along, back, field, harmonics, in_one, periods, returned
+from .fields import AxisValues, Lengths, Where, along, back, field, harmonics, in_one, periods, returned
 from .walls import BOUNDARIES, boundaries, walled
-
-Lines = tuple[Array | np.ndarray, ...]
 
 
 @with_options
@@ -169,7 +167,7 @@ def _in_open_space(
     return returned(in_one(_convolved, plan, array, squares(plan, around), *scales), f, options, spec)
 
 
-def squares(plan: Plan, lengths: Sequence[float]) -> Lines:
+def squares(plan: Plan, lengths: Sequence[float]) -> AxisValues:
     """The squared wavenumbers along each dimension, in units of the least: exact integers in a cube."""
     real, parts = real_dtype(plan.dtype), zip(plan.transform.dims, harmonics(plan), lengths, strict=True)
     return tuple(along(plan, dim, (j * (max(lengths) / length)) ** 2, real) for dim, (j, _), length in parts)

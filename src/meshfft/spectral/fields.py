@@ -43,6 +43,7 @@ from ..steps.problem import Options
 PROGRAMS = 64  # programs kept, each for one kind of work and set of options
 T = TypeVar("T")
 Lengths = Sequence[float] | None
+AxisValues = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, which broadcast to the spectrum
 Where = Spec | None  # cuts of an array by mesh axes; None if JAX shows them, or they stay
 
 

@@ -29,13 +29,12 @@ from ..plans.plan import Plan
 from ..plans.planning import plan_for
 from ..plans.request import Setting
 from ..steps import Band, Bands
-from .fields import PROGRAMS, Lengths, along, back, field, grids, in_one, in_radians, placed, returned
+from .fields import PROGRAMS, AxisValues, Lengths, along, back, field, grids, in_one, in_radians, placed, returned
 from .walls import boundaries, walled
 
 POWERS_OF_I = (1, 1j, -1, -1j)
 SIGNS = {"cos": (1, -1, -1, 1), "sin": (1, 1, -1, -1)}  # signs of their derivatives, by order
 OTHER = dict(zip(FAMILIES, FAMILIES[::-1], strict=True))
-Lines = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, which broadcast to the spectrum
 
 
 @deferred
@@ -171,7 +170,7 @@ def derivative(
     return returned(in_one(_from(plan, orders), onto, array, lines), x, options, spec)
 
 
-def _differentiators(there: Plan, k: Sequence[np.ndarray], orders: tuple[int, ...]) -> Lines:
+def _differentiators(there: Plan, k: Sequence[np.ndarray], orders: tuple[int, ...]) -> AxisValues:
     """The factors of each wave; between walls without i, as the series becomes one of the other kind."""
     factors = []
     for dim, wave, order, matrix in zip(there.transform.dims, k, orders, there.transform.matrices, strict=True):

@@ -26,7 +26,7 @@ from ..plans.request import Setting, read
 from .fields import harmonics, placed, seen
 
 
-class Place(NamedTuple):
+class OperandPlace(NamedTuple):
     """Where b is: the dimensions of a that it has, and its layout along them."""
 
     kept: tuple[int, ...]
@@ -40,11 +40,13 @@ class Walks(NamedTuple):
     a: Plan
     b: Plan
     c: Plan
-    place: Place
+    place: OperandPlace
     used: tuple[int, ...]  # samples of b that count, along its dimensions
 
 
-def place_of(b: AnyStored, a: AnyStored, dims: tuple[int, ...], setting: Setting) -> tuple[Place, tuple[int, ...]]:
+def place_of(
+    b: AnyStored, a: AnyStored, dims: tuple[int, ...], setting: Setting
+) -> tuple[OperandPlace, tuple[int, ...]]:
     """Where b is, and its shape; ValueError if its shape or its cuts do not fit those of a."""
     start, mesh, whole = setting.start, setting.mesh, _as_block(b, a, dims, setting)
     shape = b.shape if whole is None else whole
@@ -54,19 +56,19 @@ def place_of(b: AnyStored, a: AnyStored, dims: tuple[int, ...], setting: Setting
     alike, stored = _along(start, kept), stored_of(b)
     known = not isinstance(stored, jax.core.Tracer)
     if whole is not None:
-        return Place(kept, alike, False), shape
+        return OperandPlace(kept, alike, False), shape
     if b is not stored or any(jax.typeof(b).sharding.spec) or (known and not b.sharding.is_fully_replicated):
         layout = read(b).setting.start
         there = _along(layout, [d - start.ndim for d in kept])
         if layout.mesh_axes and (there.axes != alike.axes or (there.shape == alike.shape and there != alike)):
             remedy = "shard them alike, or give b to every device, jax.device_put(b, NamedSharding(mesh, P()))"
             raise ValueError(f"a is sharded as {start.spec}, b as {layout.spec}: {remedy}")
-        return Place(kept, there if layout.mesh_axes else None, not layout.mesh_axes), shape
+        return OperandPlace(kept, there if layout.mesh_axes else None, not layout.mesh_axes), shape
     hidden = not known and not mapped_axes(mesh) and hidden_by(b) is not None and aligned(shape, start.shape)
-    return Place(kept, alike if hidden else None, True), shape
+    return OperandPlace(kept, alike if hidden else None, True), shape
 
 
-def walks_of(a: Plan, place: Place, used: tuple[int, ...], result: tuple[int, ...]) -> Walks:
+def walks_of(a: Plan, place: OperandPlace, used: tuple[int, ...], result: tuple[int, ...]) -> Walks:
     """Plans whose spectra are cut alike, for `used` samples of b and a result of this shape."""
     start, kept, dims = a.in_layout, place.kept, a.transform.dims
     inner = tuple(map(kept.index, dims))

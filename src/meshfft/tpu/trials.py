@@ -275,4 +275,4 @@ def _reals(*arrays: Array) -> list[Array]:
     return [part for x in arrays for part in (x.real, x.imag)]
 
 
-points.KERNELS["strips"] = points.Kernels(gridding.interpolate, gridding.spread, of_points)
+points.KERNELS["strips"] = points.Gridding(gridding.interpolate, gridding.spread, of_points)

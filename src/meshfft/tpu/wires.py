@@ -21,10 +21,12 @@ from ..collectives import words
 from ..collectives.wires import KERNELS, LANES, LEAST_ROOM, SUBLANES, Tiled
 from ..numerics.split_complex import Planes
 from .lines.blocks import call
-from .lines.memory import Index, Indices, Ref, Span
+from .lines.memory import Index, Indices, LineSpan, Ref
 
 BLOCK = 2**21  # most bytes of planes in a grid step: two are held, and two of words
-TileKernel = Callable[[Tiled, Sequence[Ref], Sequence[Ref], Index, Span], None]  # form, sources, targets, share, rows
+TileKernel = Callable[
+    [Tiled, Sequence[Ref], Sequence[Ref], Index, LineSpan], None
+]  # form, sources, targets, share, rows
 
 
 def encode(form: Tiled, first: int, *planes: Array, interpret: bool = False) -> Array:
@@ -113,7 +115,7 @@ def _run(
     )
 
 
-def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: Span) -> None:
+def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: LineSpan) -> None:
     (target,), bits, exponents = targets, form.form.wire.bits, list[Array]()
 
     def tile(plane: int, at: int) -> Array:  # read twice, for the largest and for the integers, to save registers
@@ -130,7 +132,7 @@ def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
     (target[share, form.message[1] - 1, rows, :],) = words.pack16([*exponents, jnp.zeros_like(exponents[0])][:2])
 
 
-def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: Span) -> None:
+def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: LineSpan) -> None:
     (source,), bits = sources, form.form.wire.bits
     exponents = words.unpack16([source[share, form.message[1] - 1, rows, :]])
     for (begin, places), exponent in zip(_runs(form), exponents, strict=False):
@@ -151,7 +153,7 @@ def _runs(form: Tiled) -> Iterator[tuple[int, list[list[tuple[int, int]]]]]:
         yield run * inner.rows, [[(plane, at + j) for plane, at in parts] for j in range(size)]
 
 
-def _place(ref: Ref, rows: Span, position: int) -> Indices:
+def _place(ref: Ref, rows: LineSpan, position: int) -> Indices:
     lead, tile = divmod(position, ref.shape[3] // LANES)
     return lead, rows, pl.ds(tile * LANES, LANES)
 

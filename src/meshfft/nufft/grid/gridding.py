@@ -32,17 +32,17 @@ from .form import Form, Outs, Slots, group_at, groups, weights
 GROUP = 2**16
 
 
-class Kernels(NamedTuple):
+class Gridding(NamedTuple):
     interpolate: Callable[[Array, Slots, Form], Array]
     spread: Callable[[Array, Slots, Form, tuple[int, ...]], Array]
     trials: Callable[[int, tuple[int, ...], Form], tuple[Trial, ...]]  # for coils, a block and a form
 
 
-KERNELS: dict[str, Kernels] = {}  # by the kind of a form; device folders add theirs
+KERNELS: dict[str, Gridding] = {}  # by the kind of a form; device folders add theirs
 
 
-def kernels_of(form: Form) -> Kernels:
-    return KERNELS.get(form.kind, Kernels(interpolate, spread, lambda *_: ()))
+def kernels_of(form: Form) -> Gridding:
+    return KERNELS.get(form.kind, Gridding(interpolate, spread, lambda *_: ()))
 
 
 def interpolate(block: Array, slots: Slots, form: Form, *outs: tuple[int, ...]) -> Array:

@@ -41,7 +41,7 @@ BEST = {
         (3, 4, 3, 4, 6, 7, 9, 10, 12, 13, 14, 15, 17, 18, 20),
     ),
 }
-Function = Callable[[np.ndarray], np.ndarray]
+WindowProfile = Callable[[np.ndarray], np.ndarray]
 X = TypeVar("X", np.ndarray, Array)
 
 
@@ -170,7 +170,7 @@ def fitted(width: int, sigma: float) -> Window:
     return dataclasses.replace(made, error=reached, worst=worst)
 
 
-def prolate(bandwidth: float) -> Function:
+def prolate(bandwidth: float) -> WindowProfile:
     """Prolate spheroidal function of order zero, 1 in the middle, by its Legendre coefficients."""
     from scipy import linalg  # importing takes 0.25 s
 
@@ -184,7 +184,7 @@ def prolate(bandwidth: float) -> Function:
     return lambda z: np.where(np.abs(z) < 1, legendre.legval(np.clip(z, -1, 1), coefficients) / middle, 0.0)
 
 
-def errors(phi: Function, width: int, sigma: float) -> tuple[float, float]:
+def errors(phi: WindowProfile, width: int, sigma: float) -> tuple[float, float]:
     """Relative errors of a 1-D transform: root mean square over points and modes, and maximum."""
     z, weights = _gauss()
     # Points and modes for the mean, then cell edges, and modes clustered at the end of the band.

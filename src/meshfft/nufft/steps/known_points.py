@@ -40,7 +40,7 @@ from .point_step import PointStep, TakesTables, grid_back, grid_last, own_tables
 
 NEAR = 1e-4  # tolerance relative to the slack, for rounding
 GATHER_PASSES = 4  # passes over memory of a gather of single numbers
-Place = tuple[np.ndarray, int]  # position of each value on its device, of so many there
+ValuePlace = tuple[np.ndarray, int]  # position of each value on its device, of so many there
 
 
 class Moved(NamedTuple):
@@ -233,9 +233,11 @@ def _numbers(group: np.ndarray, key: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _way(path: list[np.ndarray], hops: Sequence[Hop], start: Place, end: Place, parts: int) -> tuple[np.ndarray, ...]:
+def _way(
+    path: list[np.ndarray], hops: Sequence[Hop], start: ValuePlace, end: ValuePlace, parts: int
+) -> tuple[np.ndarray, ...]:
     """A table for each device that a value visits: by where the value is put, where it is found."""
-    found, put = [start], list[Place]()
+    found, put = [start], list[ValuePlace]()
     for (here, onto), (number, most) in zip(itertools.pairwise(path), hops, strict=True):
         put.append((onto * most + number, parts * most))
         found.append((here * most + number, parts * most))

@@ -44,7 +44,7 @@ MANTISSA = 24  # bits of a middle
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Sums:
+class WaveSums:
     """A walk from values at positions to sums at frequencies, and what its operands are made with."""
 
     walk: Walk
@@ -77,7 +77,7 @@ class Sums:
 
 
 @functools.lru_cache(maxsize=32)
-def sums_for(values: Layout, positions: Scattered, problem: ScatteredProblem, products: tuple[float, ...]) -> Sums:
+def sums_for(values: Layout, positions: Scattered, problem: ScatteredProblem, products: tuple[float, ...]) -> WaveSums:
     """The sums of values of this layout if no product of half-widths exceeds `products`; points are shapes alone."""
     d, one = len(products), window(problem.tol, SIGMA, len(products), problem.dtype)
     least = 4 * SIGMA * np.maximum(products, 1.0)
@@ -96,7 +96,7 @@ def sums_for(values: Layout, positions: Scattered, problem: ScatteredProblem, pr
     walk = Walk(back.start, (first, *back.steps[1:], *there.steps[:-1], last), there.scale, there.planes)
     if (machine := tried(walk, problem.machine, problem.dtype.itemsize)) is not problem.machine:
         return sums_for(values, positions, problem._replace(machine=machine), products)
-    return Sums(walk, problem.mesh, problem.dtype, problem.points.unit, one, bits)
+    return WaveSums(walk, problem.mesh, problem.dtype, problem.points.unit, one, bits)
 
 
 def _from_cells(step: Step, slot: int) -> RingGrid:
@@ -133,16 +133,16 @@ def middles(xp: Any, ends: Any) -> tuple[Any, Any]:
     return middle, xp.maximum(high - middle, middle - low)
 
 
-Operands = tuple[Cells, Cells]
+PointOperands = tuple[Cells, Cells]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def at_points(sums: Sums, c: Array, x: Array, s: Array, operands: Operands) -> Array:
+def at_points(sums: WaveSums, c: Array, x: Array, s: Array, operands: PointOperands) -> Array:
     """The sums of complex values, as stored, at points that have these operands."""
     return in_turn(_run, sums, c, operands)
 
 
-def _change(sums: Sums, primals: Any, tangents: Any) -> Any:
+def _change(sums: WaveSums, primals: Any, tangents: Any) -> Any:
     """One transform of the value and of all x c, another of all changes of c and of all dx c."""
     (c, x, s, operands), (dc, dx, ds, _) = primals, tangents
     every = jax.vmap(lambda c: at_points(sums, c, x, s, operands))
@@ -164,14 +164,14 @@ at_points.defjvp(_change, symbolic_zeros=True)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _times(sums: Sums, points: Array, values: Array) -> Array:
+def _times(sums: WaveSums, points: Array, values: Array) -> Array:
     """Each coordinate of positions times the values, (d, ...)."""
     numbers = sums.stored(0, points)
     return scaled(values[None], jnp.expand_dims(numbers, range(1, 2 + values.ndim - numbers.ndim)))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _summed(sums: Sums, points: Array, values: Array) -> Array:
+def _summed(sums: WaveSums, points: Array, values: Array) -> Array:
     """-i tau s . values, for an array of values for each coordinate of frequencies s."""
     numbers = sums.stored(-1, points)
     turn = 2 * math.pi if sums.unit == "turns" else 1.0
@@ -180,19 +180,19 @@ def _summed(sums: Sums, points: Array, values: Array) -> Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _run(sums: Sums, c: Array, operands: Operands) -> Array:
+def _run(sums: WaveSums, c: Array, operands: PointOperands) -> Array:
     (y,) = walked((c,), sums.walk, sums.mesh, False, operands)
     return y
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def operands_of(sums: Sums, x: Array, s: Array, ends: Array) -> Operands:
+def operands_of(sums: WaveSums, x: Array, s: Array, ends: Array) -> PointOperands:
     """What the steps take of points; `ends` (2, 2, d) are those of positions and of frequencies in turns."""
     scale = _scale(sums, ends)
     return _sources(sums, jnp.moveaxis(x, -1, 0), scale), _targets(sums, jnp.moveaxis(s, -1, 0), scale)
 
 
-class Scale(NamedTuple):
+class Rescaling(NamedTuple):
     """Along each dimension the middles, and cell = m 2^-t; `fits` if the grid is large enough along all."""
 
     x0: Array
@@ -201,23 +201,23 @@ class Scale(NamedTuple):
     t: Array
     fits: Array
 
-    def along(self, ndim: int) -> "Scale":
+    def along(self, ndim: int) -> "Rescaling":
         """Each of shape (d, 1, ...), to meet coordinates (d, ...)."""
         x0, s0, m, t = (one.reshape(line_shape(0, ndim)) for one in self[:-1])
-        return Scale(x0, s0, m, t, self.fits)
+        return Rescaling(x0, s0, m, t, self.fits)
 
 
-def _scale(sums: Sums, ends: Array) -> Scale:
+def _scale(sums: WaveSums, ends: Array) -> Rescaling:
     (x0, extent), (s0, band) = (middles(jnp, both) for both in ends)
     extent = jnp.where(extent > 0, extent, jnp.where(band > 0, 1 / jnp.where(band > 0, band, 1), 1))
     band = jnp.maximum(band, 1 / extent)  # a grid of few cells is no smaller than its window
     mantissa, power = jnp.frexp(1 / (2 * sums.window.sigma * band))
     m, t = jnp.floor(mantissa * 2.0**sums.bits), sums.bits - power
     cells = np.array(sums.grid, band.dtype) - (2 * sums.window.width + 2)
-    return Scale(x0, s0, m.astype(jnp.uint32), t, jnp.all(2 * extent <= cells * jnp.ldexp(m, -t)))
+    return Rescaling(x0, s0, m.astype(jnp.uint32), t, jnp.all(2 * extent <= cells * jnp.ldexp(m, -t)))
 
 
-def _sources(sums: Sums, x: Array, scale: Scale) -> Cells:
+def _sources(sums: WaveSums, x: Array, scale: Rescaling) -> Cells:
     """Positions (d, ...) in cells of the grid, and the factors exp(-2 pi i s0 . x)."""
     one, limbs = scale.along(x.ndim), phases.limbs_for(sums.real)
     finite = jnp.isfinite(x).all(0)
@@ -229,7 +229,7 @@ def _sources(sums: Sums, x: Array, scale: Scale) -> Cells:
     return Cells(place, _circle(sums, _multiple(one.s0, whole, x), finite & scale.fits))
 
 
-def _targets(sums: Sums, s: Array, scale: Scale) -> Cells:
+def _targets(sums: WaveSums, s: Array, scale: Rescaling) -> Cells:
     """Frequencies (d, ...) in cells of their grid, and the factors exp(-2 pi i (s - s0) . x0) / phihat(k)."""
     step, one = sums.ends[-1], scale.along(s.ndim)
     finite, limbs = jnp.isfinite(s).all(0), phases.limbs_for(sums.real)
@@ -263,7 +263,7 @@ def _multiple(middle: Array, fixed: Any, values: Array) -> Limbs:
     return tuple(jnp.where(middle < 0, *pair) for pair in zip(phases.negative(product), product, strict=True))
 
 
-def _circle(sums: Sums, turns: Limbs, valid: Array) -> tuple[Array, Array]:
+def _circle(sums: WaveSums, turns: Limbs, valid: Array) -> tuple[Array, Array]:
     """exp(-2 pi i sum over dimensions of turns), (1, ...), or NaN."""
     total = functools.reduce(phases.add, (tuple(limb[j] for limb in turns) for j in range(len(turns[0]))))
     re, im = phases.circle(total, -1, sums.real)

@@ -26,10 +26,10 @@ from .radices import LANES, SUBLANES, Pair, Weight, Whole, dft, last_twiddles, r
 
 PITCH = 9  # rows between registers for the last pass
 MANY_REGISTERS = 2**25  # bytes of fast memory of TPUs with 64 registers
-Operand = Refs | Arrived
-Load = Callable[[int, Index, Index], Pair]  # the operand of pass p: register i, tile t
+PassOperand = Refs | Arrived
+LoadPair = Callable[[int, Index, Index], Pair]  # the operand of pass p: register i, tile t
 Store = Callable[[int, Index, Index, Pair], None]
-Read = Callable[[Index, Index], Pair]  # row and tile
+ReadPair = Callable[[Index, Index], Pair]  # row and tile
 Put = Callable[[int, Index, Index, Whole], None]
 Tiles = Sequence[Index]
 Weights = list[tuple[Weight, Weight]]
@@ -91,7 +91,7 @@ class FFTLine:
 
 
 def along_untiled(
-    line: FFTLine, table: Ref, source: Operand, scratch: Refs, target: Refs, weigh: Weigh | None = None
+    line: FFTLine, table: Ref, source: PassOperand, scratch: Refs, target: Refs, weigh: Weigh | None = None
 ) -> None:
     """FFTs of the first dimension of (N, 8, columns), with result k times weigh(k)."""
     buffers, last = buffers_of(len(line.radices), source, scratch, target), len(line.radices) - 1
@@ -110,7 +110,9 @@ def along_untiled(
     passes(line, table, load, store, range(scratch[0].shape[2] // LANES), source)
 
 
-def along_rows(line: FFTLine, tables: Sequence[Ref], source: Operand, scratch: Refs, target: Refs, tiles: int) -> None:
+def along_rows(
+    line: FFTLine, tables: Sequence[Ref], source: PassOperand, scratch: Refs, target: Refs, tiles: int
+) -> None:
     """FFTs of the rows of (N, columns); `source` may be `scratch` or `target`, which `order` assigns."""
     last = len(line.radices) - 1
     buffers = buffers_of(last + 1, source, target, scratch)
@@ -150,13 +152,19 @@ def order(line: FFTLine, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
     return (first, second) if len(line.radices) % 2 else (second, first)
 
 
-def buffers_of(passes: int, source: Operand, between: Refs, last: Refs) -> list[Ref]:
+def buffers_of(passes: int, source: PassOperand, between: Refs, last: Refs) -> list[Ref]:
     """Operands of each pass, then the result of the last; passes before it alternate between two memories."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
 def passes(
-    line: FFTLine, table: Ref, load: Load, store: Store, tiles: Tiles, source: Operand | None = None, begin: int = 0
+    line: FFTLine,
+    table: Ref,
+    load: LoadPair,
+    store: Store,
+    tiles: Tiles,
+    source: PassOperand | None = None,
+    begin: int = 0,
 ) -> None:
     """All radices over registers from `begin` on, without the last pass of tiled lines."""
     for p in range(begin, len(line.radices)):
@@ -164,7 +172,7 @@ def passes(
 
 
 def _one_pass(
-    line: FFTLine, p: int, table: Ref, load: Load, store: Store, tiles: Tiles, source: Operand | None
+    line: FFTLine, p: int, table: Ref, load: LoadPair, store: Store, tiles: Tiles, source: PassOperand | None
 ) -> None:
     """One radix: twiddled butterflies, for each of `done` registers that earlier passes have transformed."""
     radix, done = line.radices[p], math.prod(line.radices[:p])
@@ -195,7 +203,7 @@ def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:
     return [(table[at + 2 * c], table[at + 2 * c + 1]) for c in range(1, radix)]
 
 
-def last_pass(line: FFTLine, table: Ref, read: Read, put: Put, tiles: Tiles) -> None:
+def last_pass(line: FFTLine, table: Ref, read: ReadPair, put: Put, tiles: Tiles) -> None:
     """The radix over the sublanes, for eight k at a time.
 
     read(row, tile) is a register of scratch memory from that row on, PITCH rows apart. put(q, k, tile, value) stores

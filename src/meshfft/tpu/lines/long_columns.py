@@ -23,7 +23,7 @@ from jax.experimental import pallas as pl
 
 from ...collectives.all_to_all import PLANES, Ports
 from ...numerics.split_complex import Shape
-from .along import FFTLine, Operand, along_untiled
+from .along import FFTLine, PassOperand, along_untiled
 from .blocks import WIDE, Blocked, BlockSizes, Kernel, result_of, rounded, steps_of
 from .memory import Apart, Arrived, Index, Parted, PlaneView, Ref, Refs, div, legible, loop, register, rem
 from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, radices, roots, times
@@ -145,7 +145,7 @@ def _second(of: SplitLines, sign: int, rest: BlockSizes, target: Blocked) -> Ker
     return Kernel(name, _second_kernel, (line,), source, target, scratch)
 
 
-def _twisted(kernel: Kernel, tables: Sequence[Ref], source: Operand, scratch: list[Refs], target: Refs) -> None:
+def _twisted(kernel: Kernel, tables: Sequence[Ref], source: PassOperand, scratch: list[Refs], target: Refs) -> None:
 
     def weigh(k: Index) -> tuple[Weight, Weight]:
         whole = tables[-1][0, k], tables[-1][1, k]
@@ -158,7 +158,7 @@ def _second_kernel(
     kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], scratch: list[Refs], target: Refs
 ) -> None:
     (line,) = kernel.lines
-    lines: Operand = Arrived(source, source[0].shape[2])
+    lines: PassOperand = Arrived(source, source[0].shape[2])
     if len(scratch) > 1:
         _interleave(source, line.length, scratch[-1])
         re, im = scratch[-1]

@@ -18,13 +18,13 @@ from .radices import LANES, SUBLANES, Pair
 
 Ref = Any  # memory or a view of it; Pallas names no type for it
 Index = Any  # an integer, concrete or traced
-Span = slice | pl.Slice
+LineSpan = slice | pl.Slice
 Indices = tuple[Index, ...]  # of positions and spans
 Refs = tuple[Ref, Ref]  # of split complex numbers
 PieceRow = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that a butterfly reads for each a < radix
 
 
-def register(ref: Ref, rows: Span, tile: Index, wide: int = LANES) -> Ref:
+def register(ref: Ref, rows: LineSpan, tile: Index, wide: int = LANES) -> Ref:
     """Some rows of up to 128 columns, in scratch memory (tiles, rows, 128) or in a block (rows, columns)."""
     if isinstance(ref, Beside):
         plane, column = div(tile, ref.tiles), rem(tile, ref.tiles)
@@ -34,12 +34,12 @@ def register(ref: Ref, rows: Span, tile: Index, wide: int = LANES) -> Ref:
     return _at(ref, rows, pl.ds(start(tile, LANES).start, wide))
 
 
-def load(refs: Refs, rows: Span, tile: Index) -> Pair:
+def load(refs: Refs, rows: LineSpan, tile: Index) -> Pair:
     re, im = (register(ref, rows, tile)[...] for ref in refs)
     return re, im
 
 
-def store(refs: Refs, rows: Span, tile: Index, value: Pair) -> None:
+def store(refs: Refs, rows: LineSpan, tile: Index, value: Pair) -> None:
     for ref, part in zip(refs, value, strict=True):
         register(ref, rows, tile)[...] = jnp.zeros((SUBLANES, LANES), jnp.float32) if part is None else part
 
@@ -175,7 +175,7 @@ def legible(radix: int, parts: int, pieces: int) -> bool:
     return parts % radix == 0 or (rest == 0 and (pieces % inside == 0 or inside % pieces == 0))
 
 
-def start(number: Index, size: int) -> Span:
+def start(number: Index, size: int) -> LineSpan:
     return pl.ds(number * size if isinstance(number, int) else pl.multiple_of(number * size, size), size)
 
 

@@ -23,7 +23,7 @@ from jax.experimental import pallas as pl
 
 from . import memory
 from .along import PITCH, FFTLine, buffers_of, by_eights, by_tiles, last_pass, passes, sublane_weights, weights_of
-from .memory import Index, Ref, Refs, Span, loop, register, start
+from .memory import Index, LineSpan, Ref, Refs, loop, register, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, radices, times
 
 QUARTERS = 4  # of the eight parts of a spectrum, those with k < N / 2
@@ -218,7 +218,7 @@ def _last_onto_real(
     loop(left, butterfly)
 
 
-def _upside_down(line: RealLine, q: int, k: Index) -> Span:
+def _upside_down(line: RealLine, q: int, k: Index) -> LineSpan:
     """Rows N - k - M q - 7 ... N - k - M q."""
     return pl.ds((SUBLANES - q) * line.registers - k - (SUBLANES - 1), SUBLANES)
 

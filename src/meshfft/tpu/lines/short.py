@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 
 from . import long_lanes
-from .along import MANY_REGISTERS, FFTLine, Operand, along_rows, along_untiled, order, transpose
+from .along import MANY_REGISTERS, FFTLine, PassOperand, along_rows, along_untiled, order, transpose
 from .blocks import WIDE, Blocked, Kernel, rounded, scratch_of
 from .memory import Beside, Ref, Refs
 from .radices import LANES, SUBLANES, radices
@@ -106,7 +106,7 @@ def is_full(kernel: Kernel) -> bool:
 
 
 def transform_planes(
-    kernel: Kernel, tables: Sequence[Ref], source: Operand, memories: list[Refs], target: Refs
+    kernel: Kernel, tables: Sequence[Ref], source: PassOperand, memories: list[Refs], target: Refs
 ) -> None:
     """A plane, or several side by side, whose tiles are processed together."""
     rows, columns = kernel.lines
@@ -131,7 +131,7 @@ def transform_lanes(kernel: Kernel, tables: Sequence[Ref], source: Refs, memorie
 
 
 def transform_columns(
-    kernel: Kernel, tables: Sequence[Ref], source: Operand, memories: list[Refs], target: Refs
+    kernel: Kernel, tables: Sequence[Ref], source: PassOperand, memories: list[Refs], target: Refs
 ) -> None:
     (line,), (scratch,) = kernel.lines, memories
     if line.untiled:
