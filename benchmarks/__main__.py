@@ -23,6 +23,7 @@ COMMANDS = {
     "pages": "README.md and docs/ with the numbers of the rows in results/.",
     "overhead": "What an eager call costs over its compiled program.",
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
+    "plans": "What plans print beside the compiler: bytes at the peak, and modelled seconds.",
     "programs": "Alone, inside jit and in a scan, beside mpi4py-fft.",
     "ring": "The modes of a ring: one way, both ways, and in the paper's order.",
     "scattered": "Transforms at scattered points beside finufft.",

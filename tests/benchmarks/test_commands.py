@@ -31,6 +31,7 @@ SMALLEST = {
     "pages": "",
     "paper": f"--read {ROOT / 'benchmarks/results/paper.jsonl'}",
     "passes": "--lengths 16",
+    "plans": "--draws 2",
     "programs": "--shape 8,8,8 --mesh 8 --rounds 1 --turns 2",
     "ring": "--size 16 --rounds 1",
     "scaling": "8,8,8 --devices 1,2 --rounds 1",

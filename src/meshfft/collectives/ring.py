@@ -121,7 +121,7 @@ def shards_held(size: int, two_way: bool) -> int:
     if size < 3:
         return size
     if two_way:
-        return size + 1 if size < 7 else 5
+        return size + 1 + (size > 4) if size < 7 else 7
     return size if size < 6 else 4
 
 

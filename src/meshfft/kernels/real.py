@@ -52,7 +52,10 @@ class XlaReal(RealEngine):
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """Half the arithmetic of the complex transform, and its passes over half the bytes."""
         whole = XLA.work(lines, itemsize, chip)
-        return dataclasses.replace(whole, vector_flops=whole.vector_flops // 2, matrix_flops=whole.matrix_flops // 2)
+        half, more = (whole.vector_flops // 2, whole.matrix_flops // 2), lines.points * itemsize * chip.cached
+        return dataclasses.replace(
+            whole, vector_flops=half[0], matrix_flops=half[1], peak_bytes=whole.peak_bytes + more
+        )
 
     def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
         (x,) = split(block)

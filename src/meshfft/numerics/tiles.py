@@ -151,23 +151,32 @@ def _over_tiles(tile: Callable[..., Sums], out: Sums, positions: int) -> Sums:
 
 
 def bytes_at_once(
-    shape: tuple[int, int], lines: int, terms: Sequence[int], planes: int, itemsize: int, real: int, wide: bool
+    shape: tuple[int, int],
+    lines: int,
+    terms: Sequence[int],
+    planes: int,
+    products: int,
+    itemsize: int,
+    real: int,
+    wide: bool,
 ) -> int:
     """Bytes of matrices and tiles of `product_in_tiles`, as XLA allocates them on CPUs.
 
-        bytes = 2 * (columns of matrices at once * rows + slices of a tile + their products)
+        bytes = columns of matrices at once * rows + slices of a tile + real products of its groups of columns
 
-    XLA makes all matrices outside loops at once, and one more in a loop; tiles share memory. Everything exists twice.
-    `shape` is rows and columns of a matrix, made of `planes` real ones; `terms` has the matrices of each call; `lines`
-    counts positions beside the dimension; `itemsize` and `real` are bytes of the larger element and of its real part.
+    XLA makes all matrices outside loops at once, and one more in a loop; tiles share memory. `shape` is rows and
+    columns of a matrix, made of `planes` real ones; `terms` has the matrices of each call; `products` counts the real
+    products of a group; `lines` counts positions beside the dimension; `itemsize` and `real` are bytes of the larger
+    element and of its real part.
     """
     rows, columns = shape
-    width, unrolled, looped = min(lines, WIDE_TILE if wide else TILE), 0, 0
+    width, unrolled, looped = min(lines, WIDE_TILE if wide else TILE), list[int](), 0
     for many in terms:
         first, single, _ = runs(columns, COLUMNS // many, together=False)
-        unrolled += many * math.ceil(first / GROUP) * GROUP + COLUMNS * (single == 1)
+        unrolled.append(many * (math.ceil(first / GROUP) * GROUP if first > GROUP else first) + COLUMNS * (single == 1))
         looped = max(looped, COLUMNS * (single > 1))
-    at_once = unrolled + looped
-    cut = at_once if lines < 2 * width else min(max(terms) * columns, 2 * COLUMNS)
-    tile = width * (cut + math.ceil(cut / GROUP) * rows) * itemsize
-    return 2 * (planes * real * rows * at_once + tile)
+    cut = max(unrolled) + looped if lines < 2 * width else min(max(terms) * columns, 2 * COLUMNS)
+    summed = max(math.ceil(cut / GROUP), max(terms)) * rows * products * real
+    slices = cut * itemsize * (2 if planes > 2 else 1)
+    short = first if first > GROUP and first % GROUP else 0  # copied to whole groups, as is its slice
+    return planes * real * rows * (sum(unrolled) + looped + short) + width * (slices * (2 if short else 1) + summed)

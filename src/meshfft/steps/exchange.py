@@ -209,12 +209,13 @@ class Exchange(Wired, Chunked):
         if not self.packed:
             ends = {move.target for move in self.moves}, {move.source for move in self.moves}
             passes = PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
+        alive = 4 * padded - padded // parts * (self.packed and chip.cached)
         return Work(
             memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1) + wire_passes(self.wire, chip)) * padded,
             sent_bytes=sum(sent * parts * (n - 1) // n for n in sizes),
             all_to_alls=many * (parts > 1) * len(kinds),
             moves=tuple(Move(kind, self.axes, sent * parts // many, many) for kind in kinds),
-            peak_bytes=4 * padded + (padded - padded // parts) * (self.packed and chip.side == 1 and not chip.switched),
+            peak_bytes=3 * padded + 2 * sent * parts if chip.cached and self.wire.lossy else alive,  # words both ways
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:

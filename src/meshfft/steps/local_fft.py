@@ -177,13 +177,16 @@ class LocalTrig(MatrixStep[Trig]):
         points = int(self.matrix.period) if self.matrix.type == 1 else length
         fft = XLA.work(Lines(layout.block, self.dims, (points,)), itemsize, chip)
         size = math.prod(layout.resize(self.dim, length).block) * itemsize
-        halves = 2 if self.real else 1
+        halves, peak = 2 if self.real else 1, fft.peak_bytes + 2 * size
+        if chip.cached:  # the input, the result, and spectra of one part at a time
+            both = 2 * size * (points + 2) // max(length, 1)
+            peak = 4 * size if self.matrix.type != 1 else 2 * size + both // 2 * halves + size * (halves == 1)
         return dataclasses.replace(
             fft,
             vector_flops=fft.vector_flops // halves,
             matrix_flops=fft.matrix_flops // halves,
             memory_bytes=fft.memory_bytes + TRIG_PASSES * size,
-            peak_bytes=fft.peak_bytes + 2 * size,
+            peak_bytes=peak,
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:

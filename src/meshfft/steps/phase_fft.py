@@ -31,7 +31,7 @@ from ..collectives.all_to_all import comb, is_comb
 from ..collectives.ring import one_shuffle
 from ..collectives.wires import EXACT
 from ..kernels import sliced
-from ..kernels.bluestein import chirp_spectrum, padded_length
+from ..kernels.bluestein import chirp_spectrum, is_awkward, padded_length
 from ..kernels.engine import Engine, Lines, fft_error
 from ..kernels.sliced import TWIDDLE_FLOPS, SlicedFFT
 from ..kernels.xla import XLA
@@ -127,9 +127,16 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         whole = _is_whole(target, dim, many)
         alive = max((5 if whole else 7) * largest, 3 * padded)
         if chip.side == 1:
-            ends, line = math.prod(source.block) + math.prod(target.block), (block + padded // parts) * (padded > 0)
-            held = (parts if whole else 2 * parts + 1) if parts <= UNROLLED else (3 if whole else 7)
-            alive = max(alive, ends + held * largest, 3 * padded + 3 * largest + line)
+            ends, unrolled = math.prod(source.block) + math.prod(target.block), parts <= UNROLLED
+            short = self.line & (self.line - 1) == 0  # indices modulo a power of two are fused
+            held = (max(parts - 1, 2) if whole else 2 * parts + 1) if unrolled else (3 if whole else 6)
+            if not whole and math.prod(source.block[:dim]) == 1:
+                held = (parts if unrolled else 4) + 1 if short else (min(parts, 3) if not unrolled else parts) + 3
+            alive = max(ends + held * largest, (3 * (padded + largest) + padded // parts) * (padded > 0))
+            alive += block * is_awkward(many)
+            if whole and self.wire.lossy:  # coded messages, and one block
+                coded = -(-ringed * (parts - 1 if unrolled else 2) // itemsize)
+                alive = max(ends + largest + coded + block // 8, 3 * (padded + largest) * (padded > 0))
         if chip.side > 1 or self.dot:
             passes = UNIT_PASSES + 3 * parts
             work = dataclasses.replace(local, memory_bytes=local.memory_bytes + passes * largest * itemsize)

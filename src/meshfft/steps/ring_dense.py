@@ -136,7 +136,8 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             moves=(Move(kind, layout.axes[self.dim], travels, times),),
             parts=parts,
             peak_bytes=self._peak(block * itemsize, out * size, rows * max(itemsize, size), layout, chip)
-            + HELD * min(max(block, out), CHUNK) * (self.dot.slices > 0),
+            + HELD * min(max(block, out), CHUNK) * (self.dot.slices > 0)
+            + travels * (self.wire.lossy and chip.cached),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -220,7 +221,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         parts, after, columns = layout.parts[self.dim], self.after(layout), layout.block[self.dim]
         rows, lines = after.block[self.dim], math.prod(layout.block) // max(columns, 1)
         element = max(block // max(lines * columns, 1), out // max(lines * rows, 1))
-        planes = self.matrix.planes * max(self.dot.terms, 1) + (self.products == 3)
+        planes = (self.matrix.planes + (self.products == 3)) * max(self.dot.terms, 1)
         real = element // (1 if self.real and self.matrix.becomes is None else 2)
         terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
         wide = math.prod(layout.parts) == 1
@@ -229,7 +230,8 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         sums = out * ((4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS)) + two)
         placed = parts == 2 and rows == columns <= TERMS and block == out  # the sum overwrites the received block
         held = block * (min(parts, 2) if self.transposed else shards_held(parts, self.two_way) - placed)
-        return read + held + sums + bytes_at_once((rows, columns), lines, terms, planes, element, real, wide)
+        products = self.products * max(self.dot.terms * (self.dot.terms + 1) // 2, 1)  # pairs of terms
+        return read + held + sums + bytes_at_once((rows, columns), lines, terms, planes, products, element, real, wide)
 
     def _blocks_travel(self, block: Block, layout: Layout, operand: object) -> Any:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""

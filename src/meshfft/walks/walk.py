@@ -20,7 +20,7 @@ from ..machine.chip import Chip, CompilerOptions
 from ..machine.chips import GENERIC
 from ..machine.machine import Work, total
 from ..numerics.dtypes import Error, unit_of
-from ..numerics.split_complex import Block, in_planes, split
+from ..numerics.split_complex import Block, in_planes, resize_each, split
 from ..steps import Step
 from ..steps.base import Chunked, Takes, reached, slot_of, wired
 
@@ -73,17 +73,29 @@ class Walk:
         return tuple(size == 1 for size in sizes)
 
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
-        """Cost of each step on one device; a complex number has `itemsize` bytes. Rings and products also hold the
-        walk's result if they are not last, and on CPUs if it is scaled, and the input if they are not first."""
+        """Cost of each step on one device; a complex number has `itemsize` bytes. Without a matrix unit, rings that are
+        not last also hold the walk's result."""
         sizes = [itemsize // 2 if real else itemsize for real in self.reals]
-        came, result = (math.prod(at.block) * size for at, size in ((self.start, sizes[0]), (self.end, sizes[-1])))
+        blocks = [math.prod(at.block) * size for at, size in zip(self.layouts, sizes, strict=True)]
         works, last = list[Work](), len(self.steps) - 1
         for j, ((step, layout), size) in enumerate(zip(self.pairs, sizes, strict=False)):
-            work, scaled = step.work(layout, size, chip), chip.cached and self.scale != 1
-            beside = came * (chip.cached and j > 0) + result * (chip.side == 1 and (j < last or scaled))
-            multiplies = work.hops > 0 or (chip.cached and work.matrix_flops > 0)
-            works.append(dataclasses.replace(work, peak_bytes=work.peak_bytes + beside * multiplies))
+            work = step.work(layout, size, chip)
+            ringed = blocks[-1] if chip.side == 1 and work.hops and j < last else 0
+            beside = self._beside_on_cpu(j, work, blocks) if chip.cached else ringed
+            works.append(dataclasses.replace(work, peak_bytes=work.peak_bytes + beside))
         return tuple(works)
+
+    def _beside_on_cpu(self, j: int, work: Work, blocks: Sequence[int]) -> int:
+        """Bytes that XLA holds on CPUs beside step j: the input, for a product, or as far as it exceeds the step's own
+        block; and the walk's result, for a ring, or if a block next to the step does not fit into its memory. A packed
+        exchange after the first FFT holds one more block."""
+        (step, layout), last, came, result = self.pairs[j], len(self.steps) - 1, blocks[0], blocks[-1]
+        product, between = work.matrix_flops > 0, blocks[max(j, 1) : min(j + 2, last + 1)]
+        held = (product or work.hops > 0) and (j < last or self.scale != 1)
+        packed = step.sends and step.chunked and step.chunked.sent(layout) is None and not step.sends.joint(layout)
+        late = packed and j > 0 and (j > 1 or not self.steps[0].chunked)
+        more = max(blocks[j] if late else 0, result if held or max(between, default=0) > result else 0)
+        return more + (came if product and j > 0 else max(came - blocks[j], 0))
 
     def work(self, itemsize: int, chip: Chip) -> Work:
         return total(self.works(itemsize, chip))
@@ -153,7 +165,8 @@ class Walk:
                     else:
                         slot = slot_of(step)
                         block = step.apply(joined(block), layout, None if slot is None else operands[slot])
-            block = joined(block)
+            # a mesh axis of one device may leave a longer block than the lines it holds
+            block = resize_each(joined(block), tuple(range(self.end.ndim)), self.end.block)
             return block if self.scale == 1 else jax.tree.map(lambda part: part * self.scale, block)
 
         if self.steps and (self.planes or all(step.numbers.planar for step in self.steps)):

@@ -1,0 +1,140 @@
+"""What plans print beside what the compiler says: bytes at the peak, and modelled seconds.
+
+    peak      the compiler's argument, result and temporaries / plan.peak_bytes
+    seconds   plan.seconds / the compiler's schedule, played (meshfft.inspect.aot.timeline), for TPUs alone
+
+Draw i depends on the seed and i alone: shape, mesh, spec, kind, method, precision, order and wire. Nothing is run.
+"""
+
+import random
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+from jax.sharding import PartitionSpec
+
+import meshfft as mf
+from meshfft.inspect.aot import compile_plan, mesh_for, timeline
+from meshfft.layout.layout import AXES
+
+from .common import cpu_devices, mesh_of, table
+from .rows import kept, read
+
+MESHES = ((2,), (5,), (8,), (2, 2), (2, 4), (3, 2), (1, 2, 2), (2, 2, 2))
+PODS = ((4,), (2, 2), (1, 2, 2))
+POINTS = {False: (2**13, 2**19), True: (2**18, 2**23)}  # of an array, on CPU devices and on TPUs
+KINDS = ("fft", "rfft", *(f"{name}-{kind}" for name in ("dct", "dst") for kind in (1, 2, 3, 4)))
+METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
+TIERS = ("float32", "bf16x3", "bf16x6", "float64")
+BOUNDS = {"peak": (0.9, 1.02), "seconds": (0.7, 1.3)}  # aims
+WHAT = {"peak": "compiler's bytes / printed", "seconds": "printed seconds / compiler's, modelled"}
+SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)  # quantiles of the table
+Row = dict[str, Any]
+
+
+def main(
+    draws: int = 200,
+    seed: int = 36,
+    topology: str = "",
+    first: int = 0,
+    rows: Path | None = None,
+    figure: Annotated[str, typer.Option(help="BEFORE.jsonl,AFTER.jsonl,PICTURE.png: draws these, compiles none.")] = "",
+) -> None:
+    if figure:
+        before, after, picture = figure.split(",")
+        pictured([[*read(Path(path)).values()] for path in (before, after)], Path(picture))
+        return
+    cpu_devices(wide=True)
+    found = list(kept(rows, (row for at in range(first, first + draws) if (row := measured(seed, at, topology)))))
+    show(found)
+
+
+def measured(seed: int, at: int, topology: str) -> Row | None:
+    """A row of one draw; nothing if the plan is refused."""
+    shape, sizes, how = drawn(random.Random(f"{seed} {at}"), bool(topology))
+    mesh = jax.sharding.AbstractMesh(sizes, tuple(AXES[: len(sizes)])) if topology else mesh_of(sizes)
+    row = {"draw": at, "seed": seed, "shape": shape, "mesh": sizes, "topology": topology or "cpu"}
+    row |= {name: str(value) if name == "spec" else value for name, value in how.items()}
+    try:
+        plan = mf.plan(shape, mesh=mesh, topology=topology or None, **how)
+    except ValueError as refused:
+        print(f"draw {at}: refused: {refused}")
+        return None
+    compiled = compile_plan(plan, mesh_for(plan, topology) if topology else mesh_of(sizes))
+    memory = compiled.memory_analysis()
+    assert memory is not None, "CPUs and TPUs analyse memory"
+    took = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    row |= {"steps": plan.name, "planned_bytes": plan.peak_bytes, "compiled_bytes": took}
+    row["peak"] = took / plan.peak_bytes
+    if topology:
+        planned, played = plan.seconds or np.nan, timeline(compiled, plan).total
+        row |= {"planned_seconds": planned, "played_seconds": played, "seconds": planned / played}
+    return row
+
+
+def drawn(draw: random.Random, tpu: bool) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    """The shape, the sizes of the mesh and the options of a plan."""
+    ndim, sizes = draw.choice((1, 2, 2, 3, 3, 3, 4)), draw.choice(PODS if tpu else MESHES)
+    each = 2 ** (draw.uniform(*np.log2(POINTS[tpu])) / ndim)
+    shape = tuple(_length(draw, each * draw.uniform(0.6, 1.6)) for _ in range(ndim))
+    cuts: list[list[str]] = [[] for _ in shape]
+    for axis in AXES[: len(sizes)]:
+        cuts[draw.randrange(ndim)].append(axis)
+    kind, tier = draw.choice(KINDS) if draw.random() < 0.5 else "fft", draw.choice(TIERS)
+    real = (kind.startswith("d") and draw.random() < 0.7) or kind == "rfft"
+    how: dict[str, Any] = {
+        "spec": PartitionSpec(*(tuple(one) or None for one in cuts)),
+        "kind": kind,
+        "inverse": draw.random() < 0.3,
+        "dtype": {True: ("float32", "float64"), False: ("complex64", "complex128")}[real][tier == "float64"],
+        "precision": None if tier in ("float32", "float64") else tier,
+        "method": draw.choice(METHODS) if draw.random() < 0.6 else "auto",
+        "order": draw.choice(("natural", "any")),
+        "wire": draw.choice(("int16", "int24", "bfloat16")) if draw.random() < 0.3 else "exact",
+    }
+    if kind == "rfft" and how["inverse"]:  # from half spectra
+        how["dtype"] = {"float32": "complex64", "float64": "complex128"}[how["dtype"]]
+    return shape, sizes, how
+
+
+def _length(draw: random.Random, about: float) -> int:
+    """A power of two, a multiple of 8, or any length."""
+    near = max(round(about), 2)
+    return draw.choice((2 ** max(round(np.log2(near)), 1), max(near // 8 * 8, 2), near))
+
+
+def show(found: list[Row]) -> None:
+    heads = ("of the plans", "number", *(f"{share:.0%}" for share in SHARES), "within")
+    named = {"all": found, **{name: _named(found, name) for name in METHODS}}
+    named |= {"cosines and sines": [row for row in found if row["kind"].startswith("d")]}
+    named |= {"lossy wires": [row for row in found if row["wire"] != "exact"]}
+    for key, (low, high) in BOUNDS.items():
+        if any(key in row for row in found):
+            print(f"\n{key}")
+            table(heads, (_cells(name, [row[key] for row in rows], low, high) for name, rows in named.items() if rows))
+
+
+def _named(found: list[Row], method: str) -> list[Row]:
+    return [row for row in found if row["method"] == method]
+
+
+def _cells(name: str, ratios: list[float], low: float, high: float) -> list[str]:
+    inside = np.mean([low <= ratio <= high for ratio in ratios])
+    return [name, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, SHARES)), f"{inside:.0%}"]
+
+
+def pictured(both: list[list[Row]], path: Path) -> None:
+    """The distributions of both ratios, before and after, as steps."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    for axes, (key, (low, high)) in zip(figure.subplots(1, 2), BOUNDS.items(), strict=True):
+        for name, color, found in zip(("before", "after"), ("0.6", "tab:blue"), both, strict=True):
+            ratios = sorted(row[key] for row in found if key in row)
+            axes.step(ratios, np.arange(1, len(ratios) + 1) / max(len(ratios), 1), color=color, label=name)
+        axes.axvspan(low, high, color="tab:green", alpha=0.15, lw=0)
+        axes.set(xlabel=f"{key}: {WHAT[key]}", ylabel="share of the plans", xlim=(0.2, 1.8), ylim=(0, 1))
+        axes.legend(loc="upper left")
+    figure.savefig(path, dpi=110)
