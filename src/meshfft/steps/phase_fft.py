@@ -131,8 +131,8 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             short = self.line & (self.line - 1) == 0  # indices modulo a power of two are fused
             held = (max(parts - 1, 2) if whole else 2 * parts + 1) if unrolled else (3 if whole else 6)
             if not whole and math.prod(source.block[:dim]) == 1:
-                held = (parts if unrolled else 4) + 1 if short else (min(parts, 3) if not unrolled else parts) + 3
-            alive = max(ends + held * largest, (3 * (padded + largest) + padded // parts) * (padded > 0))
+                held = (parts if unrolled else 4) + 1 if short else (parts if unrolled else 2) + 4
+            alive = max(ends + held * largest, (3 * (padded + largest) + block + padded // parts) * (padded > 0))
             alive += block * is_awkward(many)
             if whole and self.wire.lossy:  # coded messages, and one block
                 coded = -(-ringed * (parts - 1 if unrolled else 2) // itemsize)

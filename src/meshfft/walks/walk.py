@@ -88,13 +88,12 @@ class Walk:
     def _beside_on_cpu(self, j: int, work: Work, blocks: Sequence[int]) -> int:
         """Bytes that XLA holds on CPUs beside step j: the input, for a product, or as far as it exceeds the step's own
         block; and the walk's result, for a ring, or if a block next to the step does not fit into its memory. A packed
-        exchange after the first FFT holds one more block."""
+        exchange that is not first holds one more block."""
         (step, layout), last, came, result = self.pairs[j], len(self.steps) - 1, blocks[0], blocks[-1]
         product, between = work.matrix_flops > 0, blocks[max(j, 1) : min(j + 2, last + 1)]
         held = (product or work.hops > 0) and (j < last or self.scale != 1)
         packed = step.sends and step.chunked and step.chunked.sent(layout) is None and not step.sends.joint(layout)
-        late = packed and j > 0 and (j > 1 or not self.steps[0].chunked)
-        more = max(blocks[j] if late else 0, result if held or max(between, default=0) > result else 0)
+        more = max(blocks[j] if packed and j > 0 else 0, result if held or max(between, default=0) > result else 0)
         return more + (came if product and j > 0 else max(came - blocks[j], 0))
 
     def work(self, itemsize: int, chip: Chip) -> Work:
