@@ -126,11 +126,13 @@ def _cells(name: str, ratios: list[float], low: float, high: float) -> list[str]
 
 
 def pictured(both: list[list[Row]], path: Path) -> None:
-    """The distributions of both ratios, before and after, as steps."""
+    """The distributions of the ratios, before and after, as steps."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
-    for axes, (key, (low, high)) in zip(figure.subplots(1, 2), BOUNDS.items(), strict=True):
+    shown = {key: BOUNDS[key] for key in BOUNDS if any(key in row for found in both for row in found)}
+    figure = Figure(figsize=(4.5 * len(shown), 3.5), layout="constrained")
+    every = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, (key, (low, high)) in zip(every, shown.items(), strict=True):
         for name, color, found in zip(("before", "after"), ("0.6", "tab:blue"), both, strict=True):
             ratios = sorted(row[key] for row in found if key in row)
             axes.step(ratios, np.arange(1, len(ratios) + 1) / max(len(ratios), 1), color=color, label=name)

@@ -73,6 +73,10 @@ class Pipeline(InChunks, Kernels):
             sent = sum(wire.nbytes((itemsize // wire.real, *one), wire.real) for one in shares)
         else:
             peak = ends + 2 * max(work.peak_bytes for work in works) // many
+            if self.numbers.dots:  # slices of a chunk do not shrink with the block; pairs of float32 for the ends
+                one = layout.resize(self.dim, max(layout.shape[self.dim] // many, 1))
+                alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
+                peak = ends + 3 * block + 2 * max(alive)
             sent = sum(wire.nbytes(one, itemsize) for one in shares)
         summed = total(works)
         return dataclasses.replace(
