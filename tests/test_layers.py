@@ -13,7 +13,7 @@ HOUSE = """
 .: extras / atomic / kept
 numerics: units split_complex / chunks dtypes phases / slices / products / tiles
 layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage / reading
-machine: chip torus / chips network / machine / topology
+machine: chip torus / chips network / machine machine_file / topology
 collectives: bins processes words / wires / all_to_all ring
 operators: matrices / trig inverses / transform / lowest points / conjugate_gradients operands
 kernels: bluestein / engine / trig xla / real sliced stockham / engines
@@ -29,10 +29,10 @@ nufft: penalties points / problem / post_transform moving / solvers / inverse / 
 nufft.type3: traced / known / functions
 functions: calls shard / cosine dense fourier halo helpers / protocols reconstruct
 spectral: fields picture / operand walls / convolution elliptic modes multipliers / power
-inspect: schedule / hlo / aot / trace
+inspect: schedule / hlo rates / aot / trace
 io: grid refusals / source / flat record / labels nifti / hdf5 zarr / hdf5_writer ismrmrd / writing
 out_of_core: tiles / journal passes transfer / run
-cli: output / flags / cluster points / request scattered / plan reconstruct transform / app
+cli: output / flags / cluster points / request scattered / measure plan reconstruct transform / app
 """
 
 

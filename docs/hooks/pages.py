@@ -140,7 +140,8 @@ def reference() -> Iterator[tuple[str, str]]:
         made[f"reference/{page}.md"] = (
             f"# {module}\n\nImported by itself: `from {module} import {', '.join(names)}`.\n\n{blocks}\n"
         )
-    lines.append("**[Command line](cli.md)**: `meshfft transform`, `plan`, `profile`, `nufft`, `reconstruct`, `info`\n")
+    commands = "`meshfft transform`, `plan`, `profile`, `measure`, `nufft`, `reconstruct`, `info`"
+    lines.append(f"**[Command line](cli.md)**: {commands}\n")
     yield "reference/index.md", "\n".join(lines)
     yield from made.items()
     yield "reference/cli.md", _command_line()

@@ -19,6 +19,7 @@ from ..machine.chip import Figure
 from ..machine.chips import chip_for
 from . import flags
 from .cluster import PACKAGES
+from .measure import measure
 from .output import ended, guarded, occupy, print_json, say, warn
 from .plan import plan, profile
 from .reconstruct import reconstruct
@@ -125,7 +126,7 @@ def info(as_json: flags.JsonFlag = False) -> None:
         "memory": f"{free / 1e9:.1f} GB free",
         "compiled programs": f"in {kept}" if kept else "not kept",
         **{f"extra {name}": _extra(name, modules) for name, modules in extras.items()},
-        f"{chip.name} rates": "of one device, as plans take them: none is measured here",
+        f"{chip.name} rates": "of one device, as plans take them: none is measured here, as meshfft measure does",
         **{name: f"{figure.value:.3g} ({_mark(figure)})" for name, figure in figures.items()},
         "sources": "; ".join(dict.fromkeys(figure.source for figure in figures.values())),
     }
@@ -142,7 +143,7 @@ def _extra(name: str, modules: dict[str, bool]) -> str:
     return f"{missing} missing: {install(name)}" if missing else f"installed: {', '.join(modules)}"
 
 
-for command in (transform, nufft, reconstruct, plan, profile, info):
+for command in (transform, nufft, reconstruct, plan, profile, measure, info):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from ..collectives.processes import PeerError, check_alike, exchange, together
 from ..extras import versions_of
 from ..io import check_disjoint, check_output
 from ..layout.memory import available_bytes, device_bytes
-from .flags import Files, check_count
+from .flags import Files, Joining, check_count
 from .output import REFUSALS, Lost, describe, ended, warn
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Cluster(NamedTuple):
     process: int | None
 
 
-def cluster_of(files: Files) -> Cluster | None:
+def cluster_of(files: Files | Joining) -> Cluster | None:
     coordinator, processes, index = files.coordinator, files.processes, files.process_id
     by_hand = coordinator is not None or index is not None
     if not by_hand and not files.distributed:
@@ -107,7 +107,7 @@ def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Se
         warn(f"meshfft: note: {text}: remove it if there is none")
 
 
-def run_in(files: Files, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
+def run_in(files: Files | Joining, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
     """Runs a command here, or as one of several processes; if one refuses, all do.
 
     Args:

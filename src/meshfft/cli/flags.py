@@ -78,15 +78,30 @@ Output = Annotated[Path, typer.Argument(metavar="OUT", help=f"{alternatives(resu
 JsonFlag = Annotated[bool, switch("--json", "Print one JSON object instead.")]
 
 
+Distributed = Annotated[bool, switch("--distributed", "One of several that JAX detects.")]
+Coordinator = Annotated[str | None, option("HOST:PORT", "Process 0 of several, by hand.")]
+Processes = Annotated[int | None, option("N", "How many processes there are.")]
+ProcessId = Annotated[int | None, option("I", "Which this is: 0 to N-1.")]
+
+
+class Joining(NamedTuple):
+    """How one of several processes finds the others."""
+
+    distributed: Distributed = False
+    coordinator: Coordinator = None
+    processes: Processes = None
+    process_id: ProcessId = None
+
+
 class Files(NamedTuple):
     """The flags of every command that reads and writes files. Process 0 prints, and every process logs."""
 
     dataset: Annotated[str | None, option("NAME", "Which array of an HDF5 or Zarr file.")] = None
     overwrite: Annotated[bool, switch("--overwrite", "Replace OUT where it exists.")] = False
-    distributed: Annotated[bool, switch("--distributed", "One of several that JAX detects.")] = False
-    coordinator: Annotated[str | None, option("HOST:PORT", "Process 0 of several, by hand.")] = None
-    processes: Annotated[int | None, option("N", "How many processes there are.")] = None
-    process_id: Annotated[int | None, option("I", "Which this is: 0 to N-1.")] = None
+    distributed: Distributed = False
+    coordinator: Coordinator = None
+    processes: Processes = None
+    process_id: ProcessId = None
     as_json: JsonFlag = False
     log_json: Annotated[bool, switch("--log-json", "Log every part to stderr, as JSON lines.")] = False
     quiet: Annotated[bool, switch("--quiet", "Print no plan, progress or table; refusals still.")] = False
@@ -229,6 +244,10 @@ def read_topology(name: str | None, outer: str | None, compiling: bool) -> str |
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     if outer is not None and name is None:
         raise ValueError("--outer is a rate of --topology: name the machine, as --topology 4*h100:8")
+    if name is not None and name.endswith(".toml") and (outer or compiling):
+        raise ValueError(
+            f"--outer and --compile go with a machine by name: edit outer in {name}, or name one, as v3:4x4"
+        )
     return name if outer is None else f"{name}@{outer}"
 
 

@@ -166,12 +166,13 @@ def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]
 
 
 @contextlib.contextmanager
-def waiting(what: str) -> Iterator[None]:
+def waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows what is waited for, in a terminal; yields a function that says which part of it runs."""
     console = Console(stderr=True)
     columns = (widgets.SpinnerColumn(), widgets.TextColumn("{task.description}"), widgets.TimeElapsedColumn())
     with widgets.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as drawn:
-        drawn.add_task(what, total=None)
-        yield
+        task = drawn.add_task(what, total=None)
+        yield lambda part: drawn.update(task, description=f"{what}: {part}")
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
 """A chip: rates, memory and links of one device, each number with its source.
 
 A device is one JAX device: a core of TPU v2, v3, v4 and v7x, a chip of other TPUs, a GPU, a virtual CPU device. A
-number is "published" by the maker or in a paper, "measured" on such a device, or "derived" from published numbers or
-from the compiler's cycles for a large product and a large copy. All results from these numbers are modelled.
+number is "published" by the maker or in a paper, "measured" on such a device, "derived" from published numbers or
+from the compiler's cycles for a large product and a large copy, or "measured here" by `meshfft measure`. All results
+from these numbers are modelled.
 """
 
 import dataclasses
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from ..layout.layout import hashed_once
 
 CompilerOptions = tuple[tuple[str, str | bool], ...]
+HERE = "measured here"
 
 
 class Figure(NamedTuple):
@@ -55,6 +57,10 @@ class Chip:
     @property
     def domain_name(self) -> str:
         return {"tpu": "slice", "gpu": "node"}.get(self.platform, "host")
+
+    @property
+    def is_measured_here(self) -> bool:
+        return self.memory.mark == HERE
 
     @property
     def fast_bytes(self) -> float:

@@ -4,8 +4,10 @@ import contextlib
 import dataclasses
 import functools
 import math
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from ..layout.layout import AnyMesh, axis_sizes
 from .chip import Chip, Figure
 from .chips import CHIPS, chip_for
 from .machine import Machine
+from .machine_file import read_machine_file
 from .network import Network
 from .torus import Order, Torus, factors, neighbour_order
 
@@ -33,13 +36,20 @@ class Topology(NamedTuple):
     domains: int = 1
 
 
-def topology(name: str | Topology) -> Topology:
-    """The machine of a name, such as "v3:32x32", "4*h100:8" or "2*v5p:8x8x8@5GB/s": domains and a star if there are
-    several, chip, colon, a domain's chips along each torus axis, or its devices, and the rate of a device to others."""
+Named = str | os.PathLike[str] | Topology
+
+
+def topology(name: Named) -> Topology:
+    """The machine of a file of `meshfft measure`, or of a name, such as "v3:32x32", "4*h100:8" or "2*v5p:8x8x8@5GB/s":
+    domains and a star if there are several, chip, colon, a domain's chips along each torus axis, or its devices, and
+    the rate of a device to others."""
     if isinstance(name, Topology):
         return name
+    if isinstance(name, os.PathLike) or (isinstance(name, str) and name.endswith(".toml")):
+        chip, devices, domains, shape = read_machine_file(Path(name))
+        return Topology(f"machine {name}", chip, torus_of(chip, shape) if shape else None, devices, domains)
     if not isinstance(name, str):
-        raise TypeError(f"topology is {name!r}: give a name, such as 'v5e:4x4'")
+        raise TypeError(f"topology is {name!r}: give a name, such as 'v5e:4x4', or a file of meshfft measure")
     head, _, text = name.partition(":")
     several = re.match(r"([1-9]\d*)\*", head)
     domains, kind = int(several[1]) if several else 1, head[several.end() if several else 0 :]
@@ -117,6 +127,9 @@ def jax_order(torus: Torus, sizes: tuple[int, ...], kind: str) -> Order:
 def placements(where: Topology, mesh: AnyMesh | None) -> Iterator[Machine]:
     """The machine with its devices on a mesh, in every order: by the mesh axes that lie outside the domains, and inside
     in rings of neighbours or as `jax.make_mesh` has them."""
+    if where.chip.is_measured_here and isinstance(mesh, Mesh):
+        yield _measured(where, mesh)
+        return
     sizes, device = axis_sizes(mesh), device_of(where.chip, mesh)
     kinds = ORDERS if where.torus is not None and len(sizes) > 1 else ORDERS[:1]
     splits: list[tuple[int, ...] | None] = [*factors(where.domains, tuple(sizes.values()))]
@@ -124,6 +137,16 @@ def placements(where: Topology, mesh: AnyMesh | None) -> Iterator[Machine]:
         for kind in kinds:
             machine = placed(where, tuple(sizes.values()), tuple(sizes), kind, outside)
             yield machine if device is None else dataclasses.replace(machine, device=device)
+
+
+def _measured(where: Topology, mesh: Mesh) -> Machine:
+    """The devices of the mesh as they are, by the rates that were measured."""
+    machine = machine_of(mesh)
+    if (machine.chip.platform, machine.chip.kind, mesh.size) != (where.chip.platform, where.chip.kind, where.devices):
+        rates = f"{where.name} has rates of {where.devices} {where.chip.name} devices"
+        have = f"the mesh has {mesh.size} {machine.chip.name} devices"
+        raise ValueError(f"{rates}, {have}: give the file that was measured on as many of them")
+    return dataclasses.replace(machine, chip=where.chip)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from jax.typing import DTypeLike
 
 from ..layout.layout import AnyMesh
 from ..layout.padded_array import AnyArray, Transformed
-from ..machine.topology import Topology
+from ..machine.topology import Named
 from ..numerics.dtypes import check_reached
 from ..operators.transform import integers
 from ..plans.options import FieldHow, SpectrumHow, check_options, options_of, spelled, with_options
@@ -179,7 +179,7 @@ def scattered_plan(
     slack: int = 0,
     balance: bool | None = None,
     dtype: DTypeLike = "complex64",
-    topology: str | Topology | None = None,
+    topology: Named | None = None,
     **how: Unpack[SpectrumHow],
 ) -> ScatteredPlan:
     """Finds how to transform images of a shape at scattered points, without an

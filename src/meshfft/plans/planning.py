@@ -11,7 +11,7 @@ from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, 
 from ..layout.memory import check_blocks, check_held, room_of
 from ..layout.reading import mesh_here
 from ..machine.machine import Machine
-from ..machine.topology import Topology, machine_of, placements
+from ..machine.topology import Named, machine_of, placements
 from ..machine.topology import topology as named
 from ..numerics.dtypes import check_reached, real_dtype
 from ..numerics.units import quantity
@@ -79,7 +79,7 @@ def plan(
     *,
     mesh: AnyMesh | None = None,
     spec: Spec | None = None,
-    topology: str | Topology | None = None,
+    topology: Named | None = None,
     **how: Unpack[PlanHow],
 ) -> Plan:
     """Finds the cheapest walk for a transform, without an array and without a
@@ -113,7 +113,8 @@ def plan(
             n points in p equal blocks, `s` does not; the result has as many,
             zeros.
         topology: a machine without its devices, as "v3:32x32": chip, and chips
-            along each axis; on its best mesh.
+            along each axis; on its best mesh. Or the file of `meshfft measure`,
+            as "here.toml", for the rates measured on a mesh's own devices.
 
     Returns:
         A Plan, in milliseconds, or seconds where the mesh is free or its TPUs
@@ -134,7 +135,7 @@ def out_spec(
     *,
     mesh: AnyMesh | None = None,
     spec: Spec | None = None,
-    topology: str | Topology | None = None,
+    topology: Named | None = None,
     **how: Unpack[PlanHow],
 ) -> PartitionSpec:
     """The PartitionSpec that a function gives its result: for code under Auto
@@ -167,7 +168,7 @@ def out_spec(
     return plan_for(setting, kept.transform, options).out_layout.spec
 
 
-def ranked(shape: Sequence[int], topology: str | Topology, **how: Unpack[PlanHow]) -> list[Plan]:
+def ranked(shape: Sequence[int], topology: Named, **how: Unpack[PlanHow]) -> list[Plan]:
     """Plans for every mesh of a named machine, the best first."""
     return _plans(shape, None, None, topology, *records_of(how))
 
@@ -176,7 +177,7 @@ def _plans(
     shape: Sequence[int],
     mesh: AnyMesh | None,
     spec: Spec | None,
-    topology: str | Topology | None,
+    topology: Named | None,
     definition: Definition,
     options: Options,
 ) -> list[Plan]:
@@ -208,7 +209,7 @@ def _plan(
     shape: Sequence[int],
     mesh: AnyMesh | None,
     spec: Spec | None,
-    topology: str | Topology | None,
+    topology: Named | None,
     definition: Definition,
     options: Options,
 ) -> Plan:
@@ -288,7 +289,7 @@ def _framed(walk: Walk, widths: Widths) -> Walk:
     return dataclasses.replace(walk, start=before, steps=steps)
 
 
-def machines(mesh: AnyMesh | None, topology: str | Topology | None) -> Iterator[Machine]:
+def machines(mesh: AnyMesh | None, topology: Named | None) -> Iterator[Machine]:
     if topology is None:
         yield machine_of(mesh)
     else:

@@ -69,6 +69,7 @@ def plan_values(plan: Any) -> dict[str, object]:
         "seconds_by_resource": None if plan.seconds is None else plan.seconds_by_resource._asdict(),
         "fits": plan.fits,
         "chip": plan.machine.chip.name,
+        "rates_measured_here": plan.machine.chip.is_measured_here,
         "caveat": plan.machine.caveat,
         "failed_kernels": list(plan.machine.failed),
         "device_order": None if plan.machine.network is None else plan.machine.network.kind,
@@ -176,9 +177,9 @@ def memory_words(peak_bytes: int, machine: Machine) -> str:
     return f"does not fit: {peak} at the peak is {over} more than the {room} of a device; {remedy}"
 
 
-def time_words(spent: Seconds) -> str:
+def time_words(spent: Seconds, chip: Chip) -> str:
     parts = ", ".join(f"{name} {plain(value)}" for name, value in spent._asdict().items() if value and name != "total")
-    return f"{plain(spent.total)} s modelled ({parts})"
+    return f"{plain(spent.total)} s modelled{' by rates measured here' * chip.is_measured_here} ({parts})"
 
 
 def work_values(work: Work, per: str = "") -> dict[str, int]:
@@ -206,7 +207,7 @@ def _dots(plan: Any) -> set[Dot]:
 
 
 def _account(plan: Any) -> str:
-    seconds = [] if plan.seconds is None else [time_words(plan.seconds_by_resource)]
+    seconds = [] if plan.seconds is None else [time_words(plan.seconds_by_resource, plan.machine.chip)]
     if leaving := plan.machine.outer_bytes(plan.work):
         seconds.append(f"{quantity(leaving, 'B')} per device leave the {plan.machine.chip.domain_name}")
     return "; ".join([memory_words(plan.peak_bytes, plan.machine), *seconds, _error(plan)])

@@ -1,0 +1,218 @@
+"""The rates of the devices of a mesh, measured as plans price with them: of one device while all are at work.
+
+    memory     2 bytes(block) / seconds of a pass that reads and writes a block
+    vector     5 N log2 N lines / (seconds of an FFT along the last axis - seconds of its pass)
+    products   operations / seconds of complex products, by tier
+    hop        seconds of the smallest message to a neighbour; start: to another domain
+    link       bytes over the busiest link / (seconds of an all-to-all - its two passes and its hops)
+    outer      bytes through the busiest adapter / (seconds of an all-to-all - its starts)
+
+Each is the median of RUNS timings of a program that repeats the operation. The slowest process decides, so that all
+run the same programs.
+"""
+
+import functools
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ..collectives.processes import exchange
+from ..extras import __version__
+from ..kernels.engine import flops_of
+from ..kernels.xla import fft
+from ..layout.layout import axis_sizes
+from ..machine.machine import ALONE, Machine
+from ..machine.network import Load, collective_load
+from ..machine.topology import machine_of
+from ..numerics.dtypes import WIDE, Dot
+from ..numerics.products import product
+
+RUNS = 5
+BLOCK = {"cpu": 2**23, "default": 2**28}  # bytes of one device that leave the caches
+SIZES = {"cpu": (2**12, 2**16, 2**20, 2**23), "default": (2**12, 2**16, 2**20, 2**24, 2**27)}  # bytes sent
+LINE, SIDE = 256, 512  # length of FFTs; rows and columns of products
+WIDTH = {"cpu": 64, "default": 8192}  # columns that a product multiplies
+TARGET, MOST = 0.02, 64  # seconds that one program should take, and most repetitions for it
+PATIENCE = 1.0  # seconds of one operation after which no larger message is tried
+LEAST = 0.2  # share of the measured time that a rate is found from, when what surrounds it is subtracted
+
+Body = Callable[[Any], Any]
+
+
+class Timing(NamedTuple):
+    """Seconds of one collective, of blocks of so many bytes on each device."""
+
+    kind: str  # as machine.Move has them
+    axes: tuple[str, ...]
+    devices: int  # along these axes
+    nbytes: int
+    seconds: float
+
+
+class Measured(NamedTuple):
+    rates: dict[str, float]
+    products: dict[str, float]
+    timings: tuple[Timing, ...]
+
+    def record(self, mesh: Mesh) -> dict[str, object]:
+        """Plain values for a machine file."""
+        machine, first = machine_of(mesh), mesh.devices.flat[0]
+        network = machine.network
+        torus = [] if network is None or network.torus is None else list(network.torus.shape)
+        return {
+            "platform": first.platform,
+            "kind": first.device_kind,
+            "devices": mesh.size,
+            "domains": 1 if network is None else network.several,
+            "torus": torus,
+            "jax": jax.__version__,
+            "meshfft": __version__,
+            "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+            "mesh": axis_sizes(mesh),
+            "rates": self.rates,
+            "products": self.products,
+            "timings": [{**one._asdict(), "axes": list(one.axes)} for one in self.timings],
+        }
+
+
+def measured_rates(mesh: Mesh, tell: Callable[[str], None]) -> Measured:
+    """Measures for a few seconds to a minute; `tell` gets the name of each part before it begins.
+
+    Every process of the mesh must call it.
+    """
+    platform, machine = mesh.devices.flat[0].platform, machine_of(mesh)
+    tell("memory")
+    nbytes = _of(BLOCK, platform)
+    memory = 2 * nbytes / _seconds(mesh, _pass, [np.ones(nbytes // 4, np.float32)])
+    rates = {"memory": memory}
+    if machine.chip.side == 1:  # a matrix unit transforms by products
+        tell("FFT")
+        seconds = _seconds(mesh, _transform, [np.ones((nbytes // (8 * LINE), LINE), np.complex64)])
+        rates["vector"] = flops_of(LINE) * nbytes / 8 / _net(seconds, 2 * nbytes / memory)
+    products = {}
+    for tier, _ in machine.chip.products:
+        if tier not in WIDE or jax.config.values["jax_enable_x64"]:
+            tell(f"{tier} products")
+            products[tier] = _product_rate(mesh, machine, tier)
+    timings = list[Timing]()
+    for axes in dict.fromkeys((*((name,) for name in mesh.axis_names), tuple(mesh.axis_names))):
+        if math.prod(mesh.shape[name] for name in axes) > 1:
+            for kind in ("ring", "all-to-all"):
+                tell(f"{kind} over {', '.join(axes)}")
+                timings += _timings(mesh, kind, axes)
+    return Measured(rates | _links(machine, timings, memory), products, tuple(timings))
+
+
+def _of(values: dict[str, Any], platform: str) -> Any:
+    return values.get(platform, values["default"])
+
+
+def _net(seconds: float, beside: float) -> float:
+    return max(seconds - beside, LEAST * seconds)
+
+
+def _pass(x: Array) -> Array:
+    return x * np.float32(0.999)
+
+
+def _transform(x: Array) -> Array:
+    return fft(x, (1,), -1) * np.complex64(1 / math.sqrt(LINE))
+
+
+def _product_rate(mesh: Mesh, machine: Machine, tier: str) -> float:
+    """Real operations per second of a complex product by four real ones, passes not counted."""
+    kind, width = np.float64 if tier in WIDE else np.float32, _of(WIDTH, machine.chip.platform)
+    slices = tier.startswith("int8")
+    dot, width = Dot(tier, 4, machine.chip.unit * slices), width // 8 if slices else width
+    matrix, block = np.full((SIDE, SIDE), 1 / SIDE, kind), np.ones((SIDE, width), kind)
+
+    def multiply(planes: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        entries, re, im = planes
+        maker = lambda start, size: (lax.dynamic_slice_in_dim(entries, start, size, 1),) * 2  # noqa: E731
+        sums = product([(maker, (re, im))], 0, dot)
+        return entries, sums[0], sums[-1]
+
+    return dot.flops * SIDE * SIDE * width / _seconds(mesh, multiply, [matrix, block, block])
+
+
+def _timings(mesh: Mesh, kind: str, axes: tuple[str, ...]) -> Iterator[Timing]:
+    """Messages from small to large, until one takes too long."""
+    size, seconds, before = math.prod(mesh.shape[name] for name in axes), 0.0, 1
+    pairs = [(j, (j + 1) % size) for j in range(size)]
+
+    def send(x: Array) -> Array:
+        return lax.ppermute(x, axes, pairs) if kind == "ring" else lax.all_to_all(x, axes, 0, 0, tiled=True)
+
+    for nbytes in _of(SIZES, mesh.devices.flat[0].platform):
+        if seconds * nbytes / before <= PATIENCE:
+            count = max(nbytes // (4 * size), 1) * size
+            seconds, before = _seconds(mesh, send, [np.ones(count, np.float32)]), nbytes
+            yield Timing(kind, axes, size, 4 * count, seconds)
+
+
+def _links(machine: Machine, timings: list[Timing], memory: float) -> dict[str, float]:
+    """Rates and latencies of both levels; those that no timing reaches are left out."""
+    found, rows = dict[str, float](), [(one, _load(machine, one)) for one in timings]
+    for outside, (latency, rate) in {False: ("hop", "link"), True: ("start", "outer")}.items():
+        level = [
+            (one, load, load.messages if outside else load.far) for one, load in rows if outside == bool(load.messages)
+        ]
+        small = [one.seconds / times for one, _, times in level if one.nbytes < 2**14 and one.kind == "ring"]
+        if not small:
+            continue
+        found[latency] = statistics.median(small)
+        each = list[float]()
+        for axes in dict.fromkeys(one.axes for one, *_ in level):
+            one, load, times = next(row for row in reversed(level) if row[0].axes == axes)  # the largest all-to-all
+            beside = times * found[latency] + (0.0 if outside else 2 * one.nbytes / memory)
+            each.append((load.outer if outside else load.inner) * one.nbytes / _net(one.seconds, beside))
+        found[rate] = statistics.median(each)
+    return found
+
+
+def _load(machine: Machine, one: Timing) -> Load:
+    """What a collective puts on the network, as plans count it."""
+    if machine.network is not None:
+        return collective_load(machine.network, one.kind, machine.network.numbers(one.axes))
+    return ALONE if one.kind == "ring" else ALONE._replace(inner=1 - 1 / one.devices)
+
+
+def _seconds(mesh: Mesh, body: Body, blocks: list[np.ndarray]) -> float:
+    """Seconds of `body` on blocks that every device has, in a loop that takes about TARGET."""
+    spec = PartitionSpec(tuple(mesh.axis_names))
+    put = jax.jit(lambda: tuple(jnp.full((mesh.size * x.shape[0], *x.shape[1:]), x.flat[0]) for x in blocks),
+                  out_shardings=NamedSharding(mesh, spec))  # fmt: skip
+    arrays = put()
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def run(times: int, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+        def loop(*blocks: Array) -> tuple[Array, ...]:
+            state = blocks if len(blocks) > 1 else blocks[0]
+            last = lax.fori_loop(0, times, lambda _, x: body(x), state)
+            return last if isinstance(last, tuple) else (last,)
+
+        return jax.shard_map(loop, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(*arrays)
+
+    once = _timed(mesh, functools.partial(run, 1, arrays), 2)
+    times = min(max(round(TARGET / once), 1), MOST)
+    if times == 1:
+        return _timed(mesh, functools.partial(run, 1, arrays), RUNS)
+    return _timed(mesh, functools.partial(run, times, arrays), RUNS) / times
+
+
+def _timed(mesh: Mesh, run: Callable[[], Any], runs: int) -> float:
+    jax.block_until_ready(run())
+    every = list[float]()
+    for _ in range(runs):
+        begun = time.perf_counter()
+        jax.block_until_ready(run())
+        every.append(time.perf_counter() - begun)
+    return max(exchange(statistics.median(every), mesh.devices.flat).values())

@@ -1,0 +1,81 @@
+"""Machine files: the rates of the devices of one machine, as `meshfft measure` found them, in TOML.
+
+    platform, kind, devices, domains, torus    what was measured
+    [rates]                                    as a Chip has them, of one device while all are at work
+    [products]                                 operations per second by tier
+    [[timings]]                                each collective: kind, mesh axes, bytes of a block, seconds
+
+Invariant: what a file does not have keeps the figure of the data sheet.
+"""
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .chip import HERE, Chip, Figure
+from .chips import chip_for
+
+RATES = ("vector", "memory", "link", "hop", "outer", "start")
+FACTS = {"platform": str, "kind": str, "devices": int, "domains": int, "torus": list, "rates": dict, "products": dict}
+
+
+class MachineFile(NamedTuple):
+    chip: Chip
+    devices: int
+    domains: int
+    torus: tuple[int, ...]  # chips of a domain along each axis; empty without a torus
+
+
+def measured_chip(chip: Chip, rates: Mapping[str, float], products: Mapping[str, float], source: str) -> Chip:
+    """The chip with these rates instead of its own."""
+    figures = {name: Figure(float(value), HERE, source) for name, value in rates.items()}
+    tiers = dict(chip.products) | {tier: Figure(float(rate), HERE, source) for tier, rate in products.items()}
+    changed: dict[str, Any] = {**figures, "products": tuple(tiers.items()), "rough": False}
+    return dataclasses.replace(chip, **changed)
+
+
+def read_machine_file(path: Path) -> MachineFile:
+    """Raises OSError if it cannot be read, ValueError if it is no machine file."""
+    remedy = "give a file that meshfft measure wrote"
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # no TOML, or no text
+        raise ValueError(f"{path} is no TOML ({error}): {remedy}") from None
+    for name, kind in FACTS.items():
+        if not isinstance(found.get(name), kind):
+            raise ValueError(f"{path} has {name} {found.get(name)!r}: {remedy}")
+    rates, products = found["rates"], found["products"]
+    if unknown := sorted(rates.keys() - set(RATES)):
+        raise ValueError(f"{path} has rates of {', '.join(unknown)}, which no plan takes: {remedy}")
+    for name, value in (rates | products).items():
+        if not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise ValueError(f"{path} has {name} {value!r}, which is no rate: {remedy}")
+    chip = chip_for(found["platform"], found["kind"])
+    chip = measured_chip(chip, rates, products, f"meshfft measure, {found.get('made', 'date unknown')}")
+    return MachineFile(chip, found["devices"], found["domains"], tuple(found["torus"]))
+
+
+def machine_text(record: Mapping[str, Any]) -> str:
+    """The record as TOML: plain values first, then tables, then lists of tables."""
+    tables = {name: value for name, value in record.items() if isinstance(value, dict)}
+    lists = {name: value for name, value in record.items() if isinstance(value, list) and value and _rows(value)}
+    lines = ["# One device while all are at work: operations and bytes per second, and seconds."]
+    lines += [f"{name} = {_value(value)}" for name, value in record.items() if name not in tables | lists]
+    for name, values in tables.items():
+        lines += ["", f"[{name}]", *(f"{key} = {_value(value)}" for key, value in values.items())]
+    for name, rows in lists.items():
+        for row in rows:
+            lines += ["", f"[[{name}]]", *(f"{key} = {_value(value)}" for key, value in row.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(values: list[Any]) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _value(value: object) -> str:
+    """Text, numbers and lists of them are written in TOML as in JSON, apart from DEL."""
+    return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
