@@ -1,0 +1,193 @@
+"""Virtual nodes of a cluster on one Linux machine: network namespaces around a bridge, under a real Slurm.
+
+    node1 (10.77.0.11) ... node4 (10.77.0.14), each with its own host name and loopback; head (10.77.0.1) is the bridge
+
+Processes of a node share its loopback, which is as fast as the machine. Between nodes every message takes two veth
+pairs, shaped by `tc` to a rate in both directions. Slurm (slurmctld, and a slurmd in each node) and munge run as
+installed, with files in a temporary folder.
+
+Invariant: all of it lives in one PID, network and mount namespace. Its first process dies with the process that made
+it, by whatever signal, and takes every process, namespace, interface and mount along.
+"""
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+PROGRAMS = ("ip", "tc", "unshare", "nsenter", "setpriv", "munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo")
+PATIENCE = 30.0  # seconds until all nodes are up, or down
+PATH = "/usr/sbin:/sbin:"
+CPUS = 32  # of a node, as Slurm counts them; nothing is bound
+BURST = "128kb"  # two packets of the largest size that the kernel hands on in one piece
+INSIDE = ("--net", "--uts", "--mount", "--pid")
+
+SLURM = """\
+ClusterName=virtual
+SlurmctldHost=head(10.77.0.1)
+SlurmUser=root
+AuthInfo=socket={folder}/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+ReturnToService=2
+MpiDefault=none
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
+"""
+HEAD = """\
+set -e
+mount -t tmpfs tmpfs /run
+mount --bind {folder}/hosts /etc/hosts
+mount -t sysfs sysfs /sys
+hostname head
+ip link set lo up
+ip link add cluster type bridge
+ip addr add 10.77.0.1/24 dev cluster
+ip link set cluster up
+munged --force --foreground --num-threads=2 --socket={folder}/munge --key-file={folder}/key \\
+  --pid-file={folder}/munged.pid --log-file={folder}/munged.log --seed-file={folder}/seed &
+"""
+NODE = """\
+ip netns add node{i}
+ip link add to{i} type veth peer name eth0 netns node{i}
+tc qdisc add dev to{i} root tbf rate {rate} burst {burst} latency 100ms
+tc -n node{i} qdisc add dev eth0 root tbf rate {rate} burst {burst} latency 100ms
+ip link set to{i} master cluster up
+ip -n node{i} addr add 10.77.0.1{i}/24 dev eth0
+ip -n node{i} link set lo up
+ip -n node{i} link set eth0 up
+ip netns exec node{i} unshare --uts sh -c 'hostname node{i}; mount -t tmpfs tmpfs /sys/fs/cgroup; exec slurmd -D' &
+"""
+
+
+def missing() -> str:
+    """Why there can be no virtual nodes here; empty if there can be."""
+    absent = [program for program in PROGRAMS if shutil.which(program, path=PATH + os.environ["PATH"]) is None]
+    if absent:
+        return f"not installed: {', '.join(absent)} (Debian: slurm-wlm, munge, iproute2, util-linux)"
+    trial = (
+        "ip link add one type veth peer name two && tc qdisc add dev one root tbf rate 1gbit burst 128kb latency 1ms"
+    )
+    made = subprocess.run(["unshare", *INSIDE, "--fork", "sh", "-c", trial], capture_output=True, text=True)
+    return f"no network namespaces can be made and shaped: {made.stderr.strip()}" if made.returncode else ""
+
+
+class Nodes:
+    """A context: up to nine nodes at its start, nothing left at its end. `rate` is that of a node, as `tc` reads it."""
+
+    def __init__(self, count: int = 4, rate: str = "1gbit") -> None:
+        self.names = tuple(f"node{i}" for i in range(1, count + 1))
+        self._rate = rate
+
+    def __enter__(self) -> "Nodes":
+        self._folder = tempfile.TemporaryDirectory(prefix="nodes-", ignore_cleanup_errors=True)
+        self.folder = Path(self._folder.name)
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if hasattr(self, "_first"):
+            for child in self._children():
+                os.kill(child, signal.SIGKILL)  # process 1 of the namespace, and so all of it
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._first.wait(PATIENCE)
+            self._first.kill()
+        self._folder.cleanup()
+
+    def _start(self) -> None:
+        many = range(1, len(self.names) + 1)
+        nodes = "\n".join(f"NodeName=node{i} NodeAddr=10.77.0.1{i} CPUs={CPUS}" for i in many)
+        hosts = ["127.0.0.1 localhost", "10.77.0.1 head", *(f"10.77.0.1{i} node{i}" for i in many)]
+        each = (NODE.format(i=i, rate=self._rate, burst=BURST) for i in many)
+        script = "".join([HEAD.format(folder=self.folder), *each, "exec slurmctld -D\n"])
+        for name in ("state", *self.names):
+            (self.folder / name).mkdir()
+        (self.folder / "slurm.conf").write_text(SLURM.format(folder=self.folder, nodes=nodes))
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # none is mounted; none is used
+        (self.folder / "hosts").write_text("\n".join(hosts) + "\n")
+        (self.folder / "key").write_bytes(os.urandom(128))
+        (self.folder / "key").chmod(0o600)
+        self.environment = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
+        self.environment["PATH"] = PATH + self.environment["PATH"]
+        own = ["setpriv", "--pdeathsig", "KILL", "unshare", *INSIDE, "--fork", "--kill-child", "--mount-proc"]
+        with open(self.folder / "log", "w") as log:
+            self._first = subprocess.Popen(
+                [*own, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
+            )
+        self._wait()
+
+    def _children(self) -> list[int]:
+        own = Path(f"/proc/{self._first.pid}/task/{self._first.pid}/children")
+        return list(map(int, own.read_text().split())) if own.exists() else []
+
+    def _wait(self) -> None:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self._first.poll() is None:
+            time.sleep(0.5)
+            if not (children := self._children()):
+                continue
+            self._inside = ["nsenter", "--target", str(children[0]), "--net", "--uts", "--mount", "--pid"]
+            states = self.run("sinfo -h -N -o %T", check=False).stdout.split()
+            if states == ["idle"] * len(self.names):
+                return
+        logs = "\n".join(path.read_text()[-2000:] for path in sorted(self.folder.glob("*log")))
+        raise RuntimeError(f"the nodes did not start within {PATIENCE:.0f} s:\n{logs}")
+
+    def run(
+        self,
+        command: str,
+        *,
+        node: str = "",
+        folder: Path | None = None,
+        seconds: float = 60.0,
+        check: bool = True,
+        more: Mapping[str, str] = {},
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a shell command on the head, or on a node, and ends it with all it started after so many seconds."""
+        own = ["ip", "netns", "exec", node, "unshare", "--uts", "sh", "-c"] if node else ["sh", "-c"]
+        text = f"hostname {node}; {command}" if node else command
+        text = f"cd {shlex.quote(str(folder or self.folder))}; {text}"
+        process = subprocess.Popen(
+            [*self._inside, *own, text],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**self.environment, **more},
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
+        if check and process.returncode:
+            raise RuntimeError(f"{command} ended with {process.returncode}:\n{out}{err}")
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def sent_bytes(self) -> dict[str, int]:
+        """Bytes that each node has sent to others since its start, headers too."""
+        read = "cat /sys/class/net/to{}/statistics/rx_bytes"
+        command = "; ".join(read.format(name.removeprefix("node")) for name in self.names)
+        return dict(zip(self.names, map(int, self.run(command).stdout.split()), strict=True))
