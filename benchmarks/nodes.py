@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PROGRAMS = ("ip", "tc", "unshare", "nsenter", "setpriv", "munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo")
-PATIENCE = 30.0  # seconds until all nodes are up, or down
+PATIENCE = 90.0  # seconds until all nodes are up, or down
 PATH = "/usr/sbin:/sbin:"
 CPUS = 32  # of a node, as Slurm counts them; nothing is bound
 BURST = "128kb"  # two packets of the largest size that the kernel hands on in one piece
