@@ -36,7 +36,7 @@ def test_arrays_larger_than_memory_go_in_passes() -> None:
     whole = json.loads(call("transform", "a.npy", "d.npy", "--mesh", "2", "--memory", "1MB", "--json"))
     assert "passes" not in whole  # all of it fits
     words = ["transform", "a.npy", "e.npy", "--mesh", "2"]
-    assert "688 bytes with its copies, --memory is 100: give at least 1100" in refused(*words, "--memory", "0.1kB")
+    assert "560 bytes with its copies, --memory is 100: give at least 895" in refused(*words, "--memory", "0.1kB")
     assert "'6 apples' is no size" in refused(*words, "--memory", "6 apples")
     np.save("w.npy", values().astype("c16"))
     wide = refused("transform", "w.npy", "e.npy", "--mesh", "2", "--memory", "0.1kB")
@@ -85,7 +85,7 @@ def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
 def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches --resume that starts again, and an unfinished run that is forgotten without it."""
     np.save("a.npy", values())
-    words = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"]
+    words = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "6kB"]
     flush, done = zarr.ZarrSink.flush, list[int]()
 
     def full(store: Any) -> None:

@@ -91,7 +91,8 @@ def test_no_fewer_passes_would_do(task: tuple[tuple[int, ...], dict]) -> None:
         thin = tuple(n if d in group else 1 for d, n in enumerate(shape))
         plan = mf.plan(thin, axes=sorted(group), inverse=options["inverse"], order="any")
         return (
-            held_bytes(plan, np.dtype("complex64"), shared=True) + buffer_bytes(options["budget"]) <= options["budget"]
+            held_bytes(plan, np.dtype("complex64"), shared=True) + buffer_bytes(options["budget"], 8)
+            <= options["budget"]
         )
 
     ways = itertools.product(range(len(dims)), repeat=len(dims))
