@@ -18,7 +18,7 @@ import pytest
 from addresses import free_address
 from commands import PIPES, fresh
 from jax.sharding import AbstractMesh
-from reference import error, mesh, noise
+from reference import error, noise
 
 import meshfft as mf
 from meshfft.io import open_array
