@@ -179,4 +179,6 @@ def bytes_at_once(
     summed = max(math.ceil(cut / GROUP), max(terms)) * rows * products * real
     slices = cut * itemsize * (2 if planes > 2 else 1)
     short = first if first > GROUP and first % GROUP else 0  # copied to whole groups, as is its slice
-    return planes * real * rows * (sum(unrolled) + looped + short) + width * (slices * (2 if short else 1) + summed)
+    copies = 2 if lines == 1 else 1  # as measured for single lines, by memory_analysis
+    matrices = copies * planes * real * rows * (sum(unrolled) + looped + short)
+    return matrices + width * (slices * (2 if short else 1) + summed)

@@ -228,8 +228,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         read = block * (2 if parts == 2 else 1) * (not self._whole(layout, self.matrix.columns))
         two = in_two_floats(columns, 1 if self.transposed else parts)
         sums = out * ((4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS)) + two)
-        placed = parts == 2 and rows == columns <= TERMS and block == out  # the sum overwrites the received block
-        held = block * (min(parts, 2) if self.transposed else shards_held(parts, self.two_way) - placed)
+        held = block * (min(parts, 2) if self.transposed else shards_held(parts, self.two_way))
         products = self.products * max(self.dot.terms * (self.dot.terms + 1) // 2, 1)  # pairs of terms
         return read + held + sums + bytes_at_once((rows, columns), lines, terms, planes, products, element, real, wide)
 
