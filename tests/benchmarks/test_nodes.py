@@ -44,7 +44,7 @@ def test_the_recipe_for_slurm(tmp_path: Path) -> None:
         ran = nodes.run(
             "sbatch --wait job.sh",
             folder=tmp_path,
-            seconds=300,  # takes 20 to 45 on two cores
+            seconds=300,
             check=False,
             more={"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
         )

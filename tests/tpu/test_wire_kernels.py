@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshfft.collectives.wires import LEAST_ROOM, Bfloat16, Form, Int16, Int24, Tiled, form_of
+from meshfft.collectives.wires import LEAST_ROOM, Bfloat16, Int16, Int24, Tiled, WireForm, form_of
 from meshfft.tpu import wires as wire_kernels
 
 KINDS = {"int16": Int16, "int24": Int24}
@@ -42,7 +42,7 @@ def test_kernels_write_and_read_the_bits_of_xla(name: str, wire: str) -> None:
     """
     lead, share, many, length, runs = CASES[name]
     groups = math.prod(share) // (length * runs * share[-2] * 128)
-    form = Tiled(share, Form(KINDS[wire](), (groups, length * runs, share[-2], 128), many, 1, length))
+    form = Tiled(share, WireForm(KINDS[wire](), (groups, length * runs, share[-2], 128), many, 1, length))
     planes, first = _planes((*lead, *share), many), len(lead)
     message = jax.jit(lambda *planes: form.encode(planes, first))(*planes)
     by_kernel = jax.jit(functools.partial(wire_kernels.encode, form, first, interpret=True))(*planes)
@@ -76,6 +76,6 @@ def test_only_whole_tiles_go_by_kernels() -> None:
     room = Int16(room=LEAST_ROOM)
     assert isinstance(form_of((64, 16, 128), 1, room), Tiled)
     for share in ((64, 12, 128), (64, 1, 128), (64, 16, 130), (8, 8, 128), (97,), (0, 8, 128)):
-        assert isinstance(form_of(share, 1, room), Form), share
+        assert isinstance(form_of(share, 1, room), WireForm), share
     for wire in (Int16(), Int16(room=2**20), Bfloat16(room=LEAST_ROOM)):
-        assert isinstance(form_of((64, 16, 128), 1, wire), Form), wire
+        assert isinstance(form_of((64, 16, 128), 1, wire), WireForm), wire

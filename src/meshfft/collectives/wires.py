@@ -151,7 +151,7 @@ def wire_of(name: str, dtype: np.dtype) -> Wire:
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
+class WireForm:
     wire: Coded
     shape: tuple[int, ...]  # of the share
     planes: int
@@ -196,7 +196,7 @@ class Tiled:
     """
 
     shape: tuple[int, ...]  # of the share
-    form: Form  # of (groups, positions, rows, 128)
+    form: WireForm  # of (groups, positions, rows, 128)
 
     @property
     def message(self) -> tuple[int, ...]:
@@ -220,11 +220,11 @@ def _transposed(plane: Array, first: int, sides: tuple[int, int], shape: tuple[i
 
 
 @functools.lru_cache(maxsize=4096)
-def form_of(share: tuple[int, ...], planes: int, wire: Coded) -> Form | Tiled:
+def form_of(share: tuple[int, ...], planes: int, wire: Coded) -> WireForm | Tiled:
     """The form with the fewest words, or with few enough in tiles or along an earlier dimension."""
     share, least = share or (1,), wire.group // planes
     lengths = range(least, RUN // planes + 1, least)
-    forms = [Form(wire, share, planes, dim, length) for dim in range(len(share)) for length in lengths]
+    forms = [WireForm(wire, share, planes, dim, length) for dim in range(len(share)) for length in lengths]
     sizes = [math.prod(form.message) for form in forms]
     if (tiled := _tiled(share, planes, wire, lengths)) and math.prod(tiled.message) <= TILED_SLACK * min(sizes):
         return tiled
@@ -244,7 +244,7 @@ def _tiled(share: tuple[int, ...], planes: int, wire: Coded, lengths: Sequence[i
     for length in reversed(lengths):
         group = min(2 * length, many)
         if many and many % group == 0 and group % length == 0 and (tiles % group == 0 or group % tiles == 0):
-            return Tiled(share, Form(wire, (many // group, group, rows, LANES), planes, 1, length))
+            return Tiled(share, WireForm(wire, (many // group, group, rows, LANES), planes, 1, length))
     return None
 
 
@@ -260,7 +260,7 @@ def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0
     form = form_of(planes[0].shape[first:], len(planes), wire)
 
     def by_platform(which: int, by_xla: Callable[..., Any], *arrays: Array) -> Any:
-        if isinstance(form, Form):
+        if isinstance(form, WireForm):
             return by_xla(*arrays)
         kernels = {where: functools.partial(pair[which], form, first) for where, pair in KERNELS.items()}
         return lax.platform_dependent(*arrays, **kernels, default=by_xla)

@@ -2,7 +2,7 @@
 
     block of b cells  ->  `before` cells of the blocks before it, its own b, `behind` cells of the blocks behind it
 
-Parts of a halo are sent by the next device, or from several if the halo is wider than a block: one permute each. The
+A halo is sent by the next device, or by several if the halo is wider than a block: one permute each. The
 dimension is a ring if it is periodic, else the halo beyond its ends is zero. Halos of successive dimensions include the
 corners. The transpose adds every halo to the cells that it was copied from, and drops it.
 

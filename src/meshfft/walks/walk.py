@@ -92,10 +92,10 @@ class Walk:
         (step, layout), last, came, result = self.pairs[j], len(self.steps) - 1, blocks[0], blocks[-1]
         product, between = work.matrix_flops > 0, blocks[max(j, 1) : min(j + 2, last + 1)]
         held = (product or work.hops > 0) and (j < last or self.scale != 1)
-        exact = step.sends and step.chunked and not step.sends.joint(layout)
-        loose = j > 0 and self.reals[j] and not self.steps[j - 1].chunked  # real blocks arrive in one piece
-        copied = exact and step.chunked and (step.chunked.sent(layout) is None or loose)
-        more = max(blocks[j] if copied and j > 0 else 0, result if held or max(between, default=0) > result else 0)
+        sender = step.chunked if j > 0 and step.sends and not step.sends.joint(layout) else None
+        loose = self.reals[j] and not self.steps[j - 1].chunked  # real blocks arrive in one piece
+        copied = sender is not None and (sender.sent(layout) is None or loose)
+        more = max(blocks[j] if copied else 0, result if held or max(between, default=0) > result else 0)
         return more + (came if product and j > 0 else max(came - blocks[j], 0))
 
     def work(self, itemsize: int, chip: Chip) -> Work:
