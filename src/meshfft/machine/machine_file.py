@@ -40,6 +40,8 @@ def measured_chip(chip: Chip, rates: Mapping[str, float], products: Mapping[str,
 def read_machine_file(path: Path) -> MachineFile:
     """Raises OSError if it cannot be read, ValueError if it is no machine file."""
     remedy = "give a file that meshfft measure wrote"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is no file: {remedy}")
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # no TOML, or no text
