@@ -5,16 +5,22 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental.mesh_utils import create_hybrid_device_mesh
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan, devices_of, mesh_for, report, timeline
 from meshfft.inspect.hlo import collectives, counts
+from meshfft.layout.layout import axis_sizes
+from meshfft.machine.topology import mesh_as, mesh_call, placements
+from meshfft.machine.topology import topology as named
 from meshfft.nufft.grid.form import Form, Slots, tpu_form
 from meshfft.nufft.grid.window import fitted
 from meshfft.steps import RingDense
@@ -98,6 +104,21 @@ def slices(topology: str) -> dict[str, Any]:
         made[method] = {"plan": plan.collectives, "counts": counts(found)}
         made[method] |= {"priced": plan.machine.outer_bytes(plan.work), "between": between}
     return made
+
+
+def meshes(topology: str) -> dict[str, Any]:
+    """Calls of JAX that plans print for their meshes, and whether the mesh of the call is that of the plan."""
+    devices, found = devices_of(topology), dict[str, Any]()
+    here = {
+        "mesh_utils": SimpleNamespace(create_hybrid_device_mesh=partial(create_hybrid_device_mesh, devices=devices))
+    }
+    here["jax"] = SimpleNamespace(make_mesh=partial(jax.make_mesh, devices=devices), sharding=jax.sharding)
+    mesh = AbstractMesh((len(devices) // 2, 2), ("x", "y"))
+    for machine in placements(named(topology), mesh):
+        if call := mesh_call(machine, axis_sizes(mesh)):
+            made = mesh_as(machine, axis_sizes(mesh), devices)
+            found[call] = bool((eval(call, here).devices == made.devices).all())
+    return found
 
 
 def real(topology: str) -> dict[str, Any]:

@@ -51,6 +51,13 @@ def test_hops_have_products_under_them() -> None:
     assert "v3:3x3" in found["refused"] and "v5p:2x2x4" in found["refused"]
 
 
+def test_the_printed_call_makes_the_mesh_of_the_plan() -> None:
+    """Catches a call of `create_hybrid_device_mesh` or `make_mesh` whose devices lie otherwise than was planned for."""
+    found = _compiled("meshes", "2*v5e:2x2")
+    assert all(found.values()) and any("hybrid" in call for call in found), found
+    assert all(_compiled("meshes", "v3:2x2").values())
+
+
 @pytest.mark.parametrize("topology", ["2*v5e:2x2", "4*v5p:2x2x1"])
 def test_bytes_between_slices_are_those_of_the_plan(topology: str) -> None:
     """Catches slices priced as one torus, and a program that sends more through the hosts than its plan says."""

@@ -1,6 +1,7 @@
 """Networks of two levels: loads against a count of every message, names, device orders, prices and plans."""
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections import Counter
@@ -16,7 +17,7 @@ import meshfft as mf
 from meshfft.machine.chips import CHIPS
 from meshfft.machine.machine import Move
 from meshfft.machine.network import EFFICIENCY, STAGES, Load, Network, collective_load, pair_load
-from meshfft.machine.topology import machine_of, placed, placements, topology
+from meshfft.machine.topology import machine_of, mesh_as, mesh_call, placed, placements, topology
 from meshfft.machine.torus import Order, Torus, loads
 from meshfft.plans.table import machine_words
 
@@ -90,16 +91,30 @@ def test_slices_of_tpus_send_whole_blocks() -> None:
 
 @pytest.mark.parametrize("outside", [(4, 1), (1, 4), (2, 2)])
 def test_orders_are_those_of_hybrid_meshes(outside: tuple[int, ...]) -> None:
-    """Catches domains laid over a mesh in another way than `create_hybrid_device_mesh` lays them."""
-    inside = tuple(n // m for n, m in zip((8, 4), outside, strict=True))
-    kind = "NVIDIA H100 80GB HBM3"
-    every = [
-        SimpleNamespace(id=n, slice_index=n // 8, process_index=n, platform="gpu", device_kind=kind) for n in range(32)
-    ]
-    mesh = create_hybrid_device_mesh(inside, outside, every)
-    slices = np.array([device.slice_index for device in mesh.ravel()]).reshape(8, 4)
-    network = _network("4*h100:8", (8, 4), outside)
-    assert network.domains is not None and (network.domains.array == slices).all() and network.outside == outside
+    """Catches domains laid over a mesh in another way than `create_hybrid_device_mesh` lays them, and a printed call or
+    a `device_mesh` of other devices, however they are listed."""
+    every = [_Device(n, n, slice_index=n // 8) for n in range(32)]
+    machine, sizes = placed(topology("4*h100:8"), (8, 4), ("x", "y"), "ring", outside), {"x": 8, "y": 4}
+    call = mesh_call(machine, sizes)
+    assert call is not None and machine.network is not None and machine.network.outside == outside
+    here = SimpleNamespace(create_hybrid_device_mesh=functools.partial(create_hybrid_device_mesh, devices=every))
+    mesh = eval(call, {"jax": jax, "mesh_utils": here})
+    slices = np.array([device.slice_index for device in mesh.devices.ravel()]).reshape(8, 4)
+    assert machine.network.domains is not None and (machine.network.domains.array == slices).all()
+    assert mesh_as(machine, sizes, every) == mesh and mesh.axis_names == ("x", "y")
+    shuffled = mesh_as(machine, sizes, every[::-1])
+    assert (machine_of(shuffled).network or machine.network).outside == outside
+
+
+def test_a_mesh_of_other_devices_is_refused() -> None:
+    """Catches a mesh whose axes lie on other links than was planned for, without a word."""
+    plan = mf.plan((8, 8), mesh=AbstractMesh((2, 4), ("x", "y")), topology="2*cpu:4")
+    with pytest.raises(ValueError, match="planned for 2 hosts of cpu devices, these are 1"):
+        plan.device_mesh()
+    with pytest.raises(ValueError, match="3 devices are given, the plan is for 8: give as many"):
+        plan.device_mesh(jax.devices()[:3])
+    alone = mf.plan((8, 8), mesh=AbstractMesh((2, 4), ("x", "y")), topology="cpu:8")
+    assert alone.device_mesh() == Mesh(np.array(jax.devices()).reshape(2, 4), ("x", "y"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import functools
 import json
 import math
 import tempfile
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,11 +25,12 @@ from ..inspect.hlo import KINDS
 from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
 from ..layout.layout import axis_sizes
 from ..layout.memory import device_bytes
+from ..machine.topology import mesh_call
 from ..numerics.units import plain
 from ..out_of_core.tiles import Passes
 from ..plans.plan import Plan
 from ..plans.planning import ranked
-from ..plans.table import WIDTH, memory_words
+from ..plans.table import filled, memory_words, mesh_words
 from ..spectral.picture import check_picture
 from ..walks.search import METHODS
 from . import flags
@@ -63,10 +63,9 @@ def plan(
     """Show the steps, memory and traffic of a transform.
 
     Without --topology the plan is for the devices of this machine, or for CPU
-    devices where it has too few. With it, for the machine it names, and none of
-    its devices is needed: a laptop can plan for any pod. Without --mesh, every
-    mesh that those devices can form is tried. With --memory, what meshfft
-    transform --memory reads, writes and holds, on the devices of one process.
+    devices where it has too few. With it, for the machine it names, which need
+    not be here. Without --mesh, every mesh of those devices is tried. With
+    --memory, what meshfft transform --memory reads, writes and holds.
     """
     topology = flags.read_topology(topology, outer, compiling)
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
@@ -96,6 +95,9 @@ def plan(
     if expected:
         seconds = " to ".join(dict.fromkeys(map(_rounded, expected)))
         say(f"Compiling it takes {seconds} s of one core, an estimate from other plans.")
+    if topology:
+        call = mesh_call(best.machine, axis_sizes(best.mesh))
+        _say_filled(f"Its mesh: {call or 'plan.device_mesh(), as no call of JAX makes it'}.")
     if others:
         _print_others(best, others[:OTHERS])
     if made:
@@ -150,9 +152,9 @@ def _compiled(plan: Plan, topology: str) -> dict[str, Any]:
 def _print_others(best: Plan, others: Sequence[Plan]) -> None:
     say("\nRunners-up, modelled:")
     rows = []
-    for method, one in [(one.options.method, one) for one in others]:
-        mesh = ", ".join(f"{name}={size}" for name, size in axis_sizes(one.mesh).items())
-        rows.append([mesh, method, _rounded(one.seconds or 0.0), _rounded(one.peak_bytes / 1e9), _why(best, one)])
+    for one in others:
+        mesh, numbers = mesh_words(axis_sizes(one.mesh), {}), (one.seconds or 0.0, one.peak_bytes / 1e9)
+        rows.append([mesh, one.options.method, *map(_rounded, numbers), _why(best, one)])
     print_columns(["mesh", "method", "seconds", "peak GB", "because"], rows)
 
 
@@ -161,10 +163,10 @@ def _why(best: Plan, other: Plan) -> str:
         return "does not fit"
     if other.walk == best.walk:
         return "the same walk"
-    spent = best.seconds_by_resource._asdict()
-    more = {name: value - spent[name] for name, value in other.seconds_by_resource._asdict().items() if name != "total"}
-    name = max(more, key=lambda resource: more[resource])
-    return f"{name} {_rounded(more[name])} more" if more[name] > 0 else "less overlaps"
+    spent, there = (one.seconds_by_resource._asdict() for one in (best, other))
+    name = max((name for name in spent if name != "total"), key=lambda name: there[name] - spent[name])
+    more = there[name] - spent[name]
+    return f"{name} {_rounded(more)} more" if more > 0 else "less overlaps"
 
 
 def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
@@ -202,7 +204,7 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
 
 
 def _say_filled(text: str) -> None:
-    say(textwrap.fill(text, WIDTH))
+    say(filled(text))
 
 
 @guarded
@@ -219,9 +221,8 @@ def profile(
 ) -> None:
     """Show where the time goes: products, FFTs, permutes, all-to-alls, copies and idling of every step.
 
-    Runs on the machine's accelerators if there are enough of them, else on
-    CPU devices that share its cores. An existing figure or file of rows is
-    replaced.
+    Runs on accelerators if there are enough of them, else on CPU devices that
+    share the cores. An existing figure or file of rows is replaced.
     """
     options = how.read()
     lengths, sizes = flags.read_sizes(shape, "the shape", "256,256,256"), flags.read_mesh(mesh)
@@ -247,8 +248,7 @@ def profile(
 def _check(runs: int, trace: Path | None, figure: Path | None, rows: Path | None) -> None:
     flags.check_count(runs, "--runs", "runs")
     check_profiler(jax.config.values["jax_platforms"])
-    folder = trace if trace is None or trace.exists() else trace.resolve().parent
-    if folder is not None and not folder.is_dir():
+    if trace is not None and not (folder := trace if trace.exists() else trace.resolve().parent).is_dir():
         raise NotADirectoryError(f"{folder} is not a folder: make it first, or name another")
     if figure is not None:
         check_picture(figure, overwrite=True)

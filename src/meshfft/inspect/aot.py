@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import jax
-import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding
 
@@ -76,12 +75,9 @@ def devices_of(topology: str) -> list[jax.Device]:
 
 
 def mesh_for(plan: Plan, topology: str) -> Mesh:
-    network, sizes = plan.machine.network, axis_sizes(plan.mesh)
-    if network is None:
+    if plan.machine.network is None:
         raise ValueError(f"the plan is for {plan.machine.chip.name} devices: plan with topology={topology!r}")
-    devices = np.array(devices_of(topology), dtype=object).reshape(network.several, -1)
-    slices = 0 if network.domains is None else network.domains.array
-    return Mesh(devices[slices, network.order.array], tuple(sizes))
+    return plan.device_mesh(devices_of(topology))
 
 
 def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool = False) -> jax.stages.Compiled:

@@ -6,7 +6,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -203,10 +203,43 @@ def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
     return Machine(chip, network, mesh.size, device=device_of(chip, mesh))
 
 
+def mesh_as(machine: Machine, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
+    """These devices on a mesh of named axes, each where the machine has the one in its place."""
+    if len(devices) != math.prod(sizes.values()):
+        raise ValueError(f"{len(devices)} devices are given, the plan is for {math.prod(sizes.values())}: give as many")
+    want, here = machine.network, machine_of(Mesh(np.array(devices), ("every",))).network
+    if want is None:
+        return Mesh(np.array(devices).reshape(tuple(sizes.values())), tuple(sizes))
+    if here is None or (here.torus, here.several) != (want.torus, want.several):
+        have, what = 1 if here is None else here.several, f"{machine.chip.domain_name}s of {machine.chip.name} devices"
+        raise ValueError(f"planned for {want.several} {what}, these are {have} or of another shape: plan for these")
+    place = np.empty((here.several, len(devices) // here.several), object)
+    place[0 if here.domains is None else here.domains.array, here.order.array] = devices
+    return Mesh(place[0 if want.domains is None else want.domains.array, want.order.array], tuple(sizes))
+
+
+def mesh_call(machine: Machine, sizes: Mapping[str, int]) -> str | None:
+    """JAX's own call that makes the mesh of a machine, or None."""
+    network, shape, names = machine.network, tuple(sizes.values()), tuple(sizes)
+    outside = None if network is None else network.outside
+    if network is None or outside is None:
+        return f"jax.make_mesh({shape}, {names})" if network is None else None
+    inside = tuple(n // parts for n, parts in zip(shape, outside, strict=True))
+    near = np.arange(math.prod(inside)).reshape(inside)
+    order = Order.of(near) if network.torus is None else jax_order(network.torus, inside, machine.chip.kind)
+    if network.order != Order.of(np.tile(order.array, outside)):
+        return None
+    if network.domains is None:
+        return f"jax.make_mesh({shape}, {names})"
+    return f"jax.sharding.Mesh(mesh_utils.create_hybrid_device_mesh({inside}, {outside}), {names})"
+
+
 def _domain_of(device: jax.Device) -> int:
     """Its slice, of TPUs or of GPUs that NVLink joins, or its process."""
     index = getattr(device, "slice_index", None)
-    return int(device.process_index if index is None else index)
+    if index is None:  # devices of a described slice have none, and several processes
+        index = 0 if device.platform == "tpu" else device.process_index
+    return int(index)
 
 
 def _network(chip: Chip, domains: np.ndarray, names: tuple[str, ...], coords: np.ndarray | None) -> Network | None:

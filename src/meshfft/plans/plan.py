@@ -2,10 +2,12 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once
 from ..layout.memory import check_blocks, room_of
@@ -13,6 +15,7 @@ from ..layout.padded_array import AnyArray, AnyStored, Transformed, stored_of
 from ..layout.placement import needs_anchor
 from ..layout.reading import fitted, mesh_here
 from ..machine.machine import Machine, Seconds, Work
+from ..machine.topology import mesh_as
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.units import quantity
 from ..operators.operands import OperandSource
@@ -145,9 +148,7 @@ class Plan:
     @property
     def compiler_options(self) -> dict[str, str | bool]:
         """Options for a `jax.jit` of the caller's own around the plan, to send
-        while it computes (TPUs) or to keep memory (CPUs).
-
-        Calls outside `jit` have them already.
+        while it computes (TPUs) or to keep memory (CPUs); others have them.
         """
         return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, plain=False))
 
@@ -239,16 +240,22 @@ class Plan:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
         return self._run(_adjoint(self.walk), y, donate)
 
+    def device_mesh(self, devices: Sequence[jax.Device] | None = None) -> Mesh:
+        """These devices, by default all, in the order that was planned for,
+        on a mesh with Auto axes.
+
+        Raises:
+            ValueError: their number, nodes or slices are not the plan's.
+        """
+        return mesh_as(self.machine, axis_sizes(self.mesh), jax.devices() if devices is None else devices)
+
     def to_dict(self) -> dict[str, object]:
         """The plan as plain values, for JSON."""
         return plan_values(self)
 
     def show(self) -> "Figure":
-        """Draws how the blocks of the devices lie, as the array comes and
-        after every step, with matplotlib.
-
-        Returns:
-            The figure, which opens in a window if matplotlib has one.
+        """Draws the blocks of the devices before and after every step, in a
+        window if matplotlib has one.
 
         Raises:
             ImportError: matplotlib is missing.

@@ -15,6 +15,7 @@ from typing import Any
 from ..layout.layout import Layout, axis_sizes
 from ..machine.chip import Chip
 from ..machine.machine import Machine, Seconds, Work
+from ..machine.topology import mesh_call
 from ..numerics.dtypes import Dot
 from ..numerics.units import bound, plain, quantity
 from ..walks.walk import Walk
@@ -74,6 +75,7 @@ def plan_values(plan: Any) -> dict[str, object]:
         "failed_kernels": list(plan.machine.failed),
         "device_order": None if plan.machine.network is None else plan.machine.network.kind,
         "outer_bytes_per_device": plan.machine.outer_bytes(plan.work),
+        "mesh_call": mesh_call(plan.machine, axis_sizes(plan.mesh)),
         "outer_mesh": None if plan.machine.network is None else plan.machine.network.outside,
     }
 
