@@ -14,7 +14,7 @@ HOUSE = """
 numerics: units split_complex / chunks dtypes phases / slices / products / tiles
 layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage / reading
 machine: chip torus / chips network / machine machine_file / topology
-collectives: bins processes words / wires / all_to_all ring
+collectives: bins processes words / wires / all_to_all levels ring
 operators: matrices / trig inverses / transform / lowest points / conjugate_gradients operands
 kernels: bluestein / engine / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding

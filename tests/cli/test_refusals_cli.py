@@ -28,6 +28,7 @@ BAD_FLAGS = [
     (["--mesh", "2", "--method", "fast"], "--method 'fast'", "auto, transpose, cooley-tukey, kdft"),
     (["--mesh", "2", "--order", "none"], "--order 'none'", "natural, any"),
     (["--mesh", "2", "--wire", "int8"], "--wire 'int8'", "exact, int24, int16, bfloat16"),
+    (["--mesh", "2", "--wire", "outer=int8"], "--wire 'int8'", "exact, int24, int16, bfloat16"),
     (["--mesh", "2", "--ring", "both"], "--ring 'both'", "auto, one-way, two-way"),
     (["--mesh", "2", "--ring", "one-way", "--method", "transpose"], "has no ring", "drop --ring, or use --method kdft"),
     (["--mesh", "2", "--norm", "l2"], "--norm 'l2'", "backward, ortho, forward"),

@@ -49,6 +49,8 @@ def test_wires_send_less_and_say_what_that_costs() -> None:
     )
     assert 4e-7 < error(np.load("b.npy"), np.fft.fftn(values().astype(complex))) <= lossy["error_expected"]
     assert lossy["wire"] == "int16" and 0.5 <= lossy["bytes_per_device"] / exact["bytes_per_device"] <= 0.54
+    outer = ["plan", "64,64,64", "--mesh", "2,4", "--topology", "2*cpu:4", "--wire", "outer=int16", "--json"]
+    assert json.loads(call(*outer))["wire"] == "outer=int16"
     for name, value in (("wire", "int16"), ("ring", "one-way")):
         words = ["transform", "a.npy", "c.npy", "--mesh", "2", "--memory", "1GB", f"--{name}", value]
         assert f"leave out --{name}" in refused(*words)

@@ -1,6 +1,7 @@
 """Arguments in every form of NumPy, SciPy and JAX, beside the same call with plain integers."""
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -93,3 +94,12 @@ def test_traced_axes_are_refused_by_name() -> None:
     """Catches JAX's own error for an argument that has to be known before tracing."""
     with pytest.raises(TypeError, match=r"axes is .*: give a sequence of integers"):
         jax.jit(lambda x, axes: mf.fftn(x, axes=axes))(X, np.array([0]))
+
+
+def test_a_wire_of_one_level_in_every_form() -> None:
+    """Catches a mapping that cannot be a key of the plans, is read once, or is another plan than its text."""
+    forms = ({"outer": "int16"}, MappingProxyType({"outer": "int16"}), "outer=int16")
+    assert {mf.plan((4, 6), wire=form).options.wire for form in forms} == {"outer=int16"}
+    assert mf.plan((4, 6), wire={"outer": "int16", "inner": "int16"}).options.wire == "int16"
+    for form in forms:
+        np.testing.assert_array_equal(mf.fftn(X, wire=form), mf.fftn(X))

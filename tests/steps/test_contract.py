@@ -19,7 +19,7 @@ from reference import dft, error, mesh, noise
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import collectives
-from meshfft.layout.layout import Layout, from_spec
+from meshfft.layout.layout import Layout, from_spec, shift
 from meshfft.machine.chip import Chip
 from meshfft.machine.chips import GENERIC
 from meshfft.machine.machine import Machine, Work
@@ -28,7 +28,7 @@ from meshfft.numerics.split_complex import Block, in_complex
 from meshfft.operators.matrices import Matrix, Roots
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Exchange, Problem, Step
-from meshfft.steps.base import names, shift
+from meshfft.steps.base import names
 from meshfft.steps.problem import Least, Options
 from meshfft.walks.search import METHODS, search
 

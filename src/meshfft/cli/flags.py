@@ -70,7 +70,7 @@ NormFlag = Annotated[str | None, option("NAME", f"{', '.join(NORMS)}: as in NumP
 KindFlag = Annotated[str | None, option("NAME", "fft, rfft for real arrays, hfft, dct-1 to dct-4, dst-1 to dst-4.")]
 PrecisionFlag = Annotated[str | None, option("NAME", f"{', '.join(PRECISIONS)}, or an error to stay within: 1e-10.")]
 RingFlag = Annotated[str | None, option("NAME", f"Which way blocks travel: {', '.join(RINGS)}.")]
-WireFlag = Annotated[str | None, option("NAME", f"What devices send: {', '.join(WIRES)}.")]
+WireFlag = Annotated[str | None, option("NAME", f"What devices send: {', '.join(WIRES)}; between nodes: outer=int16.")]
 PointsFlag = Annotated[Path | None, option("FILE", "Of each axis, in .npz; or scattered, an array (..., d).")]
 PointsUnitFlag = Annotated[str | None, option("NAME", "Of real points: turns, radians, z, field-of-view.")]
 Input = Annotated[Path, typer.Argument(metavar="IN", help=f"{alternatives(FORMATS)}.")]
@@ -172,8 +172,8 @@ def read_options(axes: str | None, **names: str | None) -> Keywords:
     """The checked axes and names; None stays None. Switches on the 64-bit types that they need."""
     precision = read_precision(names.pop("precision", None))
     for name, text in names.items():
-        if text is not None:
-            check_choice(text, CHOICES[name], f"--{name}")
+        for word in () if text is None else text.split(",") if name == "wire" else (text,):
+            check_choice(word.removeprefix("inner=").removeprefix("outer="), CHOICES[name], f"--{name}")
     if names.get("dtype") in ("complex128", "float64") or is_wide(precision):
         jax.config.update("jax_enable_x64", True)
     return {"axes": read_axes(axes), **names, "precision": precision}

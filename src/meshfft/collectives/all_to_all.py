@@ -14,8 +14,8 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -95,23 +95,38 @@ def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...], wire: Wire = 
     return [received[j] for j in range(len(chunks))]
 
 
-def exchange_shares(shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT, stages: Stages = ()) -> B:
+def exchange_shares(
+    shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT, stages: Stages = (), near: Wire | None = None
+) -> B:
     """`exchange` of chunks stacked along a leading dimension, as one message. In two stages a share first goes to the
-    device of its own domain that has the number of its target there, then with all of those to the target's domain."""
+    device of its own domain that has the number of its target there, then with all of those to the target's domain;
+    `near` is the wire of the first stage, if not the second's."""
     if lax.axis_size(axis_names) == 1:
         return shares
+    if not stages:
+        return carried(lambda rows: lax.all_to_all(rows, axis_names, 0, 0), shares, wire, first=1)
     order = np.array(stages)
 
-    def send(rows: Array) -> Array:
-        if not stages:
-            return lax.all_to_all(rows, axis_names, 0, 0)
-        parts, *share = rows.shape
-        rows = rows[order.ravel()].reshape(*order.shape, *share)
-        rows = lax.all_to_all(rows, axis_names, 1, 1, axis_index_groups=order.tolist())
-        rows = lax.all_to_all(rows, axis_names, 0, 0, axis_index_groups=order.T.tolist())
-        return rows.reshape(parts, *share)[np.argsort(order.ravel())]
+    def inside(rows: Array) -> Array:
+        opened = rows[order.ravel()].reshape(*order.shape, *rows.shape[1:])
+        sent = lax.all_to_all(opened, axis_names, 1, 1, axis_index_groups=order.tolist())
+        return sent.reshape(rows.shape)
 
-    return carried(send, shares, wire, first=1)
+    def between(rows: Array) -> Array:
+        opened = rows.reshape(*order.shape, *rows.shape[1:])
+        sent = lax.all_to_all(opened, axis_names, 0, 0, axis_index_groups=order.T.tolist())
+        return sent.reshape(rows.shape)[np.argsort(order.ravel())]
+
+    if near is None:
+        return carried(lambda rows: between(inside(rows)), shares, wire, first=1)
+    return _carried_as_one(between, _carried_as_one(inside, shares, near), wire)
+
+
+def _carried_as_one(send: Callable[[Array], Array], shares: B, wire: Wire) -> B:
+    """One message for both planes, as those of a lossy wire."""
+    if wire.lossy or not isinstance(shares, tuple):
+        return carried(send, shares, wire, first=1)
+    return cast(B, tuple(jnp.moveaxis(send(jnp.stack(shares, 1)), 1, 0)))
 
 
 def exchange_packed(
@@ -121,6 +136,7 @@ def exchange_packed(
     concat_dim: int,
     wire: Wire = EXACT,
     stages: Stages = (),
+    near: Wire | None = None,
 ) -> B:
     """Splits `split_dim` over the ring of mesh axes and joins received chunks along `concat_dim`, in ring order. Each
     device sends (p - 1)/p of its block, as one message per plane, or as one in all if the wire is lossy."""
@@ -130,7 +146,7 @@ def exchange_packed(
     if not wire.lossy and not stages:
         return jax.tree.map(lambda x: lax.all_to_all(x, axis_names, split_dim, concat_dim, tiled=True), block)
     shares = jax.tree.map(lambda x: jnp.moveaxis(unfolded(x, split_dim, parts), split_dim, 0), block)
-    received = exchange_shares(shares, axis_names, wire, stages)
+    received = exchange_shares(shares, axis_names, wire, stages, near)
     return jax.tree.map(lambda x: folded(jnp.moveaxis(x, 0, concat_dim), concat_dim), received)
 
 

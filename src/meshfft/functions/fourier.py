@@ -45,8 +45,11 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         wire: what all-to-alls and rings carry: "exact", all bits; "int24" or
             "int16", integers of 24 or 16 bits, up to 64 of a line with one
             power of two: 3/4 or 1/2 of float32's bytes; "bfloat16", 1/2.
-            `print(mf.plan(...))` has the error, which grows with the
-            collectives. The gradient in `a` travels as `a` does.
+            {"outer": "int16"} is for messages between nodes, slices or hosts:
+            collectives and stages inside one stay exact; {"inner": "int24",
+            "outer": "int16"} for both. A collective over both levels in one
+            stage is all "outer". `print(mf.plan(...))` has the error, which
+            grows with the collectives. The gradient in `a` travels as `a` does.
         donate: delete the array, as `jax.jit(donate_argnums=0)`, and store the
             result there. No effect inside `jit`, `grad` or `vmap`, nor on a
             NumPy array.

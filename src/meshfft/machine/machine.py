@@ -142,6 +142,10 @@ class Machine:
         network = self.network
         return ALONE if network is None else collective_load(network, move.kind, network.numbers(move.axes))
 
+    def leaves(self, move: Move) -> bool:
+        """Whether any of its messages goes to another domain."""
+        return self._load(move).messages > 0
+
     def stages(self, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """The numbers in a ring over these axes of the devices of each domain, if an all-to-all can go in two stages,
         inside the domains and then between them."""

@@ -246,7 +246,7 @@ def _transformed(
     else:
         problem = problem_of_values(request.setting, points, sizes, *given)
     plan = plan_to_points(problem)
-    check_reached(options.precision, plan.error, problem.wire.remedy)
+    check_reached(options.precision, plan.error, problem.wires.remedy)
     if sizes is None:
         return plan.execute(request)
     return plan.execute(brought(request, plan.out_layout), adjoint=True)

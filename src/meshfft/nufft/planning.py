@@ -99,7 +99,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
     last, routes = exchange_of(order, owned.end, values_layout(problem, in_slots), len(every), *how)
     held = tuple(DeviceTables(one, problem.mesh, in_slots.axes[0]) for one in (*every, routes))
     return ScatteredPlan(
-        *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, wired(last, problem.wire))), held),
+        *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, wired(last, owned.end, *problem.wiring))), held),
         points=points,
         tol=problem.tol,
         origin=problem.origin,
@@ -164,7 +164,7 @@ def traced_walk(problem: ScatteredProblem) -> Walk:
     return walk if post is None else _from_image(walk, post, post(walk.end))
 
 
-def rings(problem: ScatteredProblem) -> tuple[RingPoints, ...]:
+def rings(problem: ScatteredProblem) -> tuple[Step, ...]:
     """The sums that the search may take instead of a grid: none without matrix units, as none is faster."""
     if problem.method != "auto" or problem.origin != "corner" or problem.machine.chip.side == 1:
         return ()
@@ -184,15 +184,15 @@ def ring_plan(problem: ScatteredProblem) -> PointsPlan:
 
 
 @functools.lru_cache(maxsize=256)
-def _ring_steps(problem: ScatteredProblem, unit: str | None) -> list[RingPoints]:
+def _ring_steps(problem: ScatteredProblem, unit: str | None) -> list[Step]:
     image, there, ring = sub_layout(problem.start, problem.dims), problem.at_points, problem.options.ring
     if there is None or there.mesh_axes != image.mesh_axes:
         there = points_layout(problem.points.shape, axes_of_cuts(problem.start, problem.dims), problem.mesh)
     both = ring == "auto" and problem.machine.network is not None and math.prod(image.parts) > 2
     dots = [dot for dot in problem.dots if dot.tier == problem.dots[0].tier]
     ways = itertools.product(dots, (False, True) if both else (ring == "two-way",))
-    what, by, dims = (image, there), problem.wire, problem.dims
-    return [RingPoints(dims, *what, dot, two_way, unit=unit, wire=by) for dot, two_way in ways]
+    steps = [RingPoints(problem.dims, image, there, dot, two_way, unit=unit) for dot, two_way in ways]
+    return [wired(step, problem.start, *problem.wiring) for step in steps]
 
 
 def _unit(points: Scattered) -> str | None:
@@ -228,7 +228,7 @@ def _sum_plan(
     what = {"norm": norm, **options.planned._asdict(), "method": "kdft"}
     problem = problem_of(setting, setting.start, points, axes, dtype, dots, what, spec)
     plan = plan_to_points(problem)
-    check_reached(options.precision, plan.error, problem.wire.remedy)
+    check_reached(options.precision, plan.error, problem.wires.remedy)
     check_blocks(plan.out_layout, real_dtype(dtype).itemsize, setting.room, "the result")
     _check_known(setting, plan.out_layout, spec)
     return plan

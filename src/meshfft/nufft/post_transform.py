@@ -19,7 +19,7 @@ from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..operators.transform import transform_of
 from ..steps import Halo
-from ..steps.base import Step, wired
+from ..steps.base import Step, reached, wired
 from ..steps.problem import Ending, Options, Problem
 from ..walks.choice import find_walk
 from ..walks.walk import Walk
@@ -28,7 +28,7 @@ from .grid.binning import Placed, loads, place
 from .grid.form import Form, chosen
 from .grid.window import Window, window
 from .problem import ScatteredProblem, axes_of_cuts, points_layout
-from .steps import Interpolate, PhaseShift, PointExchange, RingGrid, RingPoints, TileBalance
+from .steps import Interpolate, PhaseShift, PointExchange, RingGrid, TileBalance
 from .steps.point_step import sub_layout
 
 GROWTH = 1.07  # allowed growth of a grid that more devices can share
@@ -48,7 +48,7 @@ class PostTransform:
         """Steps for a layout, by the points that its devices would own."""
         problem = self.problem
         if not problem.points.known:
-            return tuple(wired(step, problem.wire) for step in self._traced(layout))
+            return self._wired(layout, self._traced(layout))
         cells = sub_layout(layout, problem.dims)
         load = loads(problem.points.in_turns, cells, self.window.width, problem.slack)
         most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balanced else load.max())
@@ -84,7 +84,7 @@ class PostTransform:
     ) -> tuple[Step, ...]:
         """Steps to `slots` of known points per device, `most` of them full; `sign` 0 leaves out the phases."""
         before, grid = self._onto_halos(layout, balance)
-        before = tuple(wired(step, self.problem.wire) for step in before)
+        before = self._wired(layout, before)
         total = slots * math.prod(grid.parts)
         points = Layout((total,), (even_cuts(total, axes_of_cuts(grid, range(grid.ndim))),))
         what = (self.grid, self.problem.middles, self.form(layout), most)
@@ -101,6 +101,10 @@ class PostTransform:
         mine, devices = math.prod(values.block), math.prod(values.parts)
         slots = min(max(math.ceil(problem.capacity * mine / devices), 1), mine)
         return (*before, PointExchange(*what, slots=slots, unit=problem.points.unit))
+
+    def _wired(self, layout: Layout, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        pairs = zip(steps, reached(layout, steps), strict=False)
+        return tuple(wired(step, at, *self.problem.wiring) for step, at in pairs)
 
     def _onto_halos(self, layout: Layout, *balance: TileBalance | None) -> tuple[tuple[Step, ...], Layout]:
         """Steps to blocks with halos and lent tiles, and the layout of the grid after them."""
@@ -121,7 +125,7 @@ def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
 
 
 def to_grid(
-    problem: ScatteredProblem, instead: tuple[RingPoints, ...] = (), post: type[PostTransform] = PostTransform
+    problem: ScatteredProblem, instead: tuple[Step, ...] = (), post: type[PostTransform] = PostTransform
 ) -> tuple[Walk, PostTransform | None]:
     """The cheapest walk to a fine grid and from there, or a step of `instead`; up to three sigmas are tried."""
     sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
@@ -133,7 +137,7 @@ def to_grid(
 
 
 def _on_grid(
-    problem: ScatteredProblem, one: Window, instead: tuple[RingPoints, ...], post: type[PostTransform]
+    problem: ScatteredProblem, one: Window, instead: tuple[Step, ...], post: type[PostTransform]
 ) -> tuple[Walk, PostTransform | None]:
     follows: dict[tuple[int, ...], PostTransform] = {}
 

@@ -14,7 +14,8 @@ from jax import Array
 from jax.core import Tracer
 from jax.sharding import Mesh
 
-from ..collectives.wires import Wire, wire_of
+from ..collectives.levels import Wires, wire_name, wires_of
+from ..collectives.wires import EXACT
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
 from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
@@ -58,8 +59,12 @@ class ScatteredProblem(NamedTuple):
         return self.options.method
 
     @property
-    def wire(self) -> Wire:
-        return wire_of(self.options.wire, real_dtype(self.dtype))
+    def wires(self) -> Wires:
+        return wires_of(self.options.wire, real_dtype(self.dtype))
+
+    @property
+    def wiring(self) -> tuple[Machine, Wires]:
+        return self.machine, self.wires
 
     @property
     def modes(self) -> tuple[int, ...]:
@@ -125,6 +130,7 @@ def problem_of(
     plain = {name: plain_number(value) for name, value in options.items()}
     what = (start, tuple(sorted(dims)), points, mesh, setting.machine, dtype, dots)
     how = {name: plain.pop(name) for name in Options._fields if name in plain}
+    how |= {"wire": wire_name(how.get("wire", EXACT.name))}
     problem = ScatteredProblem(*what, options=Options(**{"order": "any", **how}), **plain)
     _check(problem)
     if out_spec is None:

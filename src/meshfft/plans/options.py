@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
+from ..collectives.levels import WireLike, wire_name
 from ..layout.layout import Layout, Spec
 from ..layout.padded_array import PlanePair
 from ..numerics.dtypes import Precision
@@ -60,7 +61,7 @@ class DenseHow(TypedDict, total=False):
 
 
 class RingHow(DenseHow, total=False):
-    wire: str
+    wire: WireLike
 
 
 class SpectrumHow(TypedDict, total=False):
@@ -69,7 +70,7 @@ class SpectrumHow(TypedDict, total=False):
     precision: Precision
     ring: str
     engine: str
-    wire: str
+    wire: WireLike
 
 
 class FieldHow(SpectrumHow, total=False):
@@ -97,7 +98,7 @@ class PlanHow(TypedDict, total=False):
     multiplications: int | None
     ring: str
     engine: str
-    wire: str
+    wire: WireLike
     out_spec: Spec | None
     precompute: bool
 
@@ -119,7 +120,7 @@ def options_of(how: Mapping[str, Any], known: type) -> Options:
     if not how:
         return USUAL
     _check_named(how, known)
-    return USUAL._replace(**{name: value for name, value in how.items() if name in Options._fields})
+    return _chosen({name: value for name, value in how.items() if name in Options._fields})
 
 
 def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
@@ -132,7 +133,11 @@ def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
     kind = given.kind if isinstance(given.kind, str) else tuple(given.kind)
     modes = None if given.modes is None else integers(given.modes, "modes")
     given = given._replace(s=lengths_of(given.s), axes=axes, kind=kind, modes=modes)  # an iterator is read once
-    return given, Options(**how)
+    return given, _chosen(how)
+
+
+def _chosen(how: Mapping[str, Any]) -> Options:
+    return USUAL._replace(**{**how, "wire": wire_name(how.get("wire", USUAL.wire))})
 
 
 def _check_named(given: Mapping[str, object], known: type) -> None:

@@ -53,7 +53,7 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     if (sound := tried(walk, machine, dtype.itemsize)) is not machine:
         return plan_for(dataclasses.replace(setting, machine=sound), transform, options, evades)
     mesh_here(mesh, walk.end)
-    check_reached(options.precision, walk.error(dtype.itemsize), problem.wire.remedy)
+    check_reached(options.precision, walk.error(dtype.itemsize), problem.wires.remedy)
     return _kept(walk, transform, mesh, dtype, problem.options, machine, dots)
 
 

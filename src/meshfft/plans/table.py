@@ -200,6 +200,8 @@ def _choice(plan: Any) -> str:
         or plan.dots[0].tier
     )
     method, order, sent = plan.options.words
+    if "outer" in sent and (plan.machine.network is None or plan.machine.network.several == 1):
+        sent += f", but its devices are in one {plan.machine.chip.domain_name}"
     machine = f"planned for {machine_words(plan.machine)}"
     return ", ".join(filter(None, (method, order, tier, sent, machine)))
 

@@ -23,8 +23,8 @@ A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), u
 adjoint over N.
 """
 
+from ..layout.layout import AxisMove as AxisMove
 from .base import Step as Step
-from .exchange import AxisMove as AxisMove
 from .exchange import Exchange as Exchange
 from .halo import Halo as Halo
 from .kept_dense import KeptDense as KeptDense

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 
 from ..collectives.all_to_all import Came, Grid, Pieces
+from ..collectives.levels import Wires
 from ..collectives.wires import EXACT, Wire
 from ..kept import Trial
-from ..layout.layout import Layout, dim_name, resized
+from ..layout.layout import Layout, dim_name, resized, shift
 from ..machine.chip import Chip
-from ..machine.machine import Work
+from ..machine.machine import Machine, Work
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, Planes
 from ..operators.matrices import HalfRoots, Matrix, Roots
@@ -109,8 +110,8 @@ class Step(abc.ABC):
 
 class Sends(Step):
     @abc.abstractmethod
-    def wired(self, wire: Wire) -> Step:
-        """The step over another wire."""
+    def wired(self, wires: Wires) -> Step:
+        """The step over other wires: the outer one, and the inner one in a stage of its own inside domains."""
 
     @abc.abstractmethod
     def joint(self, layout: Layout) -> bool:
@@ -123,8 +124,8 @@ class Wired(Sends):
 
     wire: Wire = dataclasses.field(default=EXACT, kw_only=True)
 
-    def wired(self, wire: Wire) -> Self:
-        return self if wire == self.wire else dataclasses.replace(self, wire=wire)
+    def wired(self, wires: Wires) -> Self:
+        return self if wires.outer == self.wire else dataclasses.replace(self, wire=wires.outer)
 
     def joint(self, layout: Layout) -> bool:
         return self.wire.lossy
@@ -148,8 +149,9 @@ class InChunks(Sends):
     def error(self, layout: Layout, itemsize: int) -> Error:
         return Error.of_all(step.error(at, itemsize) for step, at in self.pairs(layout))
 
-    def wired(self, wire: Wire) -> Self:
-        return dataclasses.replace(self, steps=tuple(wired(step, wire) for step in self.steps))
+    def wired(self, wires: Wires) -> Self:
+        steps = tuple(step.sends.wired(wires) if step.sends else step for step in self.steps)
+        return self if steps == self.steps else dataclasses.replace(self, steps=steps)
 
     def transpose(self, layout: Layout) -> Self:
         return dataclasses.replace(self, steps=tuple(step.transpose(at) for step, at in self.pairs(layout))[::-1])
@@ -278,8 +280,12 @@ def reached(layout: Layout, steps: Iterable[Step]) -> tuple[Layout, ...]:
     return tuple(itertools.accumulate(steps, lambda at, step: step.after(at), initial=layout))
 
 
-def wired(step: Step, wire: Wire = EXACT) -> Step:
-    return step.sends.wired(wire) if step.sends else step
+def wired(step: Step, layout: Layout, machine: Machine, wires: Wires) -> Step:
+    """The step over the wires of its messages: the outer one for all if any leaves a domain, but for a stage inside."""
+    differ = step.sends and wires.inner != wires.outer
+    if differ and not any(map(machine.leaves, step.work(layout, 8, machine.chip).moves)):
+        wires = Wires(wires.inner, wires.inner)
+    return step.sends.wired(wires) if step.sends else step
 
 
 def slot_of(step: Step) -> int | None:
@@ -288,11 +294,6 @@ def slot_of(step: Step) -> int | None:
 
 def at_slot(step: Step, slot: int) -> Step:
     return step.takes.at_slot(slot) if step.takes and slot_of(step) is not None else step
-
-
-def shift(dim: int, inserted: int) -> int:
-    """Index of a dimension after another is inserted before `inserted`."""
-    return dim + (dim >= inserted)
 
 
 def names(dims: tuple[int, ...], layout: Layout) -> str:

@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -24,15 +24,16 @@ from ..collectives.all_to_all import (
     join,
     split,
 )
+from ..collectives.levels import Wires
 from ..collectives.wires import Wire
-from ..layout.layout import Cut, Cuts, Layout, even_cuts, join_axes, nested, real_cuts
+from ..layout.layout import AxisMove, Cut, Cuts, Layout, even_cuts, nested, real_cuts, shift
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..machine.network import STAGES
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, folded, in_complex, resize, resize_each, unfolded
 from ..operators.matrices import Matrix
-from .base import Chunked, Wired, names, shift
+from .base import Chunked, Wired
 from .problem import LARGE_BYTES, Held, Least, Problem
 
 PASSES = 4  # passes over the block: to send it, and to pack, unpack or (GPU) transpose it once (docs/speed.md)
@@ -43,36 +44,6 @@ WIRE_PASSES = 2  # more, to encode and decode; encoding first finds the largest 
 TILED_WIRE_PASSES = 22  # the same by XLA in tiled memory: 22.4 for int16, 23.5 for int24, 8192^3 on v3
 TILED_PASSES = 8  # in tiled memory, packing and unpacking also transpose tiles
 MOST_CHUNKS = 16  # most devices that receive a chunk each: every chunk is an array in the program
-
-
-class AxisMove(NamedTuple):
-    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end if they do not divide it."""
-
-    source: int
-    target: int
-    cuts: Cuts
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return tuple(cut.axis for cut in self.cuts)
-
-    @property
-    def parts(self) -> int:
-        return math.prod(cut.parts for cut in self.cuts)
-
-    def after(self, layout: Layout) -> Layout:
-        source, target = layout.cuts[self.source][: -len(self.cuts)], layout.cuts[self.target] + self.cuts
-        opened = layout.replace(self.source, layout.shape[self.source], source)
-        return opened.replace(self.target, layout.shape[self.target], target)
-
-    def transpose(self, layout: Layout) -> "AxisMove":
-        return AxisMove(self.target, self.source, layout.cuts[self.source][-len(self.cuts) :])
-
-    def insert(self, dim: int) -> "AxisMove":
-        return self._replace(source=shift(self.source, dim), target=shift(self.target, dim))
-
-    def name(self, layout: Layout) -> str:
-        return f"{join_axes(self.axes)}: {names((self.source,), layout)} -> {names((self.target,), layout)}"
 
 
 def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[AxisMove]:
@@ -124,6 +95,7 @@ class Exchange(Wired, Chunked):
     chunks: Grid = ()  # of each share; one all-to-all per chunk
     packed: bool = False
     stages: Stages = ()  # of a packed move in two all-to-alls, inside domains and then between them
+    near: Wire | None = None  # of the first stage; None if the second shares it
     dims: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
@@ -162,8 +134,21 @@ class Exchange(Wired, Chunked):
         move = problem.bound(Work(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2, all_to_alls=1))
         return Least(move=move, strided=problem.bound(Work(memory_bytes=more * nbytes)))
 
+    def wired(self, wires: Wires) -> Self:
+        near = wires.inner if self.stages and wires.inner != wires.outer else None
+        same = (near, wires.outer) == (self.near, self.wire)
+        return self if same else dataclasses.replace(self, wire=wires.outer, near=near)
+
+    @property
+    def _wires(self) -> tuple[Wire, ...]:
+        """One after the other."""
+        return (self.wire,) if self.near is None else (self.near, self.wire)
+
+    def joint(self, layout: Layout) -> bool:
+        return self.wire.lossy or self.near is not None
+
     def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error(lost=self.wire.error * (self.parts > 1))
+        return Error.of_all(Error(lost=wire.error * (self.parts > 1)) for wire in self._wires)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -203,19 +188,21 @@ class Exchange(Wired, Chunked):
         parts, many, share = self.parts, count(self.chunks), self.share(layout)
         kinds = STAGES if self.stages else ("all-to-all",)
         sizes = (len(self.stages[0]), len(self.stages)) if self.stages else (parts,)
-        padded = math.prod(share) * parts * itemsize
-        sent = many * self.wire.nbytes(divided(share, self.chunks), itemsize)
+        padded, each = math.prod(share) * parts * itemsize, divided(share, self.chunks)
+        wires = self._wires if self.near else self._wires * len(kinds)
+        sent = [many * wire.nbytes(each, itemsize) * parts for wire in wires]
+        coding = sum(wire_passes(wire, chip) for wire in self._wires)
         passes = TILED_PASSES if chip.planes else PASSES if chip.switched else PACKED_PASSES
         if not self.packed:
             ends = {move.target for move in self.moves}, {move.source for move in self.moves}
             passes = PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
-        alive = 4 * padded - padded // parts * (self.packed and chip.cached)
+        alive = 4 * padded - padded // parts * (self.packed and chip.cached and not self.stages)
         return Work(
-            memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1) + wire_passes(self.wire, chip)) * padded,
-            sent_bytes=sum(sent * parts * (n - 1) // n for n in sizes),
+            memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1) + coding) * padded,
+            sent_bytes=sum(nbytes * (n - 1) // n for nbytes, n in zip(sent, sizes, strict=True)),
             all_to_alls=many * (parts > 1) * len(kinds),
-            moves=tuple(Move(kind, self.axes, sent * parts // many, many) for kind in kinds),
-            peak_bytes=3 * padded + 2 * sent * parts if chip.cached and self.wire.lossy else alive,  # words both ways
+            moves=tuple(Move(kind, self.axes, nbytes // many, many) for kind, nbytes in zip(kinds, sent, strict=True)),
+            peak_bytes=3 * padded + 2 * sent[-1] if chip.cached and self.wire.lossy else alive,  # words both ways
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -223,14 +210,14 @@ class Exchange(Wired, Chunked):
             apply = self.apply_to_rows if len(self.moves) == 1 else self._apply_at_once
             return apply(block, layout)
         apply = functools.partial(self._apply, layout=layout)
-        return in_complex(apply, block) if self.wire.lossy else jax.tree.map(apply, block)
+        return in_complex(apply, block) if self.joint(layout) else jax.tree.map(apply, block)
 
     def apply_to_rows(self, block: Block, layout: Layout, kept: int | None = None) -> Block:
         """The packed exchange of a block, or of a part with some rows of dimension `kept`."""
         ((source, target, _),), after = self.moves, self.after(layout).block
         if target != kept:
             block = resize_each(block, (target,), (after[target] * self.parts,))
-        block = exchange_packed(block, self.axes, target, source, self.wire, self.stages)
+        block = exchange_packed(block, self.axes, target, source, self.wire, self.stages, self.near)
         return block if source == kept else resize_each(block, (source,), (after[source],))
 
     def _apply_at_once(self, block: Block, layout: Layout) -> Block:

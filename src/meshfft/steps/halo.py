@@ -21,12 +21,12 @@ import numpy as np
 from jax import Array, lax
 
 from ..collectives.ring import permuted
-from ..layout.layout import Layout, resized
+from ..layout.layout import Layout, resized, shift
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, in_complex
-from .base import Wired, names, shift
+from .base import Wired, names
 
 
 @dataclasses.dataclass(frozen=True)

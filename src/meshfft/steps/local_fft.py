@@ -15,14 +15,14 @@ from ..kernels.engine import Engine, Lines, Sender, fft_error
 from ..kernels.engines import least, offered
 from ..kernels.trig import transform
 from ..kernels.xla import XLA
-from ..layout.layout import Layout, resized
+from ..layout.layout import Layout, resized, shift
 from ..machine.chip import Chip
 from ..machine.machine import Work
 from ..numerics.dtypes import Error, unit_of
 from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, resize, resize_each, resize_lowest
 from ..operators.matrices import Matrix, Roots
 from ..operators.trig import Trig
-from .base import Chunked, Kernels, MatrixStep, Step, names, shift
+from .base import Chunked, Kernels, MatrixStep, Step, names
 from .problem import Held, Least, Numbers, Problem, ready
 
 TRIG_ROUNDINGS = 2.5  # around the FFT of a cosine transform: two products before, one or two after

@@ -28,8 +28,8 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from ..collectives.all_to_all import comb, is_comb
+from ..collectives.levels import Wires
 from ..collectives.ring import one_shuffle
-from ..collectives.wires import EXACT
 from ..kernels import sliced
 from ..kernels.bluestein import chirp_spectrum, is_awkward, padded_length
 from ..kernels.engine import Engine, Lines, fft_error
@@ -107,7 +107,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         works = [self._stage(layout, line, size, chip), self._stage(line, self.after(layout), size, chip)]
         if self.line > TABLE:
             alone = Layout((self.line,), (line.cuts[self.dim],))
-            works.append(self.wired(EXACT)._stage(alone, alone, size, chip))
+            works.append(self.wired(Wires())._stage(alone, alone, size, chip))
         return total([*works, Work(memory_bytes=CHIRP_PASSES * math.prod(line.block) * size)])
 
     def _stage(self, source: Layout, target: Layout, itemsize: int, chip: Chip) -> Work:
@@ -207,7 +207,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         distance = jnp.minimum(n, size - n)
         near = _chirped(distance, length, -sign, real)
         chirp = like(block, tuple(jnp.where(distance < length, plane, 0) for plane in near))
-        made = self.wired(EXACT)._transformed(chirp, 0, alone, alone, -1, size)
+        made = self.wired(Wires())._transformed(chirp, 0, alone, alone, -1, size)
         return tuple(plane / size for plane in split(made))
 
     def _transformed(self, block: B, dim: int, source: Layout, target: Layout, sign: int, limit: int) -> B:

@@ -12,13 +12,13 @@ from ..collectives.all_to_all import Came, Pieces, Ports, Rows, assembled, excha
 from ..collectives.wires import Coded, Tiled, Wire, form_of
 from ..kept import Trial
 from ..kernels.engine import Lines, Sender
-from ..layout.layout import Layout
+from ..layout.layout import AxisMove, Layout, shift
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work, total
 from ..numerics.split_complex import Block, Planes, in_planes, resize, unfolded
 from ..operators.matrices import Matrix
-from .base import InChunks, Kernels, Step, names, reached, shift
-from .exchange import AxisMove, Exchange, axis_moves, wire_passes
+from .base import InChunks, Kernels, Step, names, reached
+from .exchange import Exchange, axis_moves, wire_passes
 from .local_fft import LocalFFT
 from .problem import Numbers, Problem
 

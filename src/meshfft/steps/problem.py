@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..collectives.wires import Wire, wire_of
+from ..collectives.levels import Wires, wires_of
 from ..kernels.engine import Site
 from ..layout.layout import Layout, Spec, hashed_once
 from ..machine.machine import Machine, Work
@@ -32,7 +32,7 @@ class Options(NamedTuple):
     multiplications: int | None = None
     ring: str = "auto"  # one of RINGS
     engine: str = "auto"  # one of ENGINE_OPTIONS
-    wire: str = "exact"  # one of WIRES
+    wire: str = "exact"  # one of WIRES, or a `wire_name` of both levels
     out_spec: Spec | None = None
     donate: bool = False  # for functions; plans take it as an argument of the call
     precompute: bool = False  # for plans: dense products keep the rows of their matrices
@@ -65,7 +65,9 @@ class Options(NamedTuple):
     @property
     def words(self) -> tuple[str, str, str]:
         """Method, order, and the wire if it is lossy."""
-        return f"method {self.method}", f"{self.order} order", f"{self.wire} on the wire" * (self.wire != "exact")
+        wires = (part.split("=") for part in self.wire.split(","))
+        sent = " and ".join(f"{name} on the {''.join(f'{level} ' for level in levels)}wire" for *levels, name in wires)
+        return f"method {self.method}", f"{self.order} order", sent * (self.wire != "exact")
 
 
 USUAL = Options()
@@ -87,9 +89,13 @@ class Problem:
     instead: tuple[Any, ...] = ()  # steps that do all of it, transform and ending, at once
 
     @functools.cached_property
-    def wire(self) -> Wire:
+    def wires(self) -> Wires:
         """The encoding of messages."""
-        return wire_of(self.options.wire, np.dtype(f"f{self.itemsize // 2}"))
+        return wires_of(self.options.wire, np.dtype(f"f{self.itemsize // 2}"))
+
+    @property
+    def wiring(self) -> tuple[Machine, Wires]:
+        return self.machine, self.wires
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
         return self.itemsize // (2 if self.real_at(todo) else 1)
@@ -159,7 +165,7 @@ class Problem:
         if self.machine.chip.overlaps:
             work = dataclasses.replace(work, sent_bytes=0, hops=0, all_to_alls=0)
         else:
-            work = dataclasses.replace(work, sent_bytes=self.wire.least(work.sent_bytes))
+            work = dataclasses.replace(work, sent_bytes=self.wires.least(work.sent_bytes))
         return self.machine.price(dataclasses.replace(work, tier=self.dots[0].tier))
 
 

@@ -14,12 +14,12 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from ..collectives.ring import handed_on, permuted
-from ..layout.layout import Cuts, Layout
+from ..layout.layout import Cuts, Layout, shift
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Block, resize
-from .base import Step, names, shift
+from .base import Step, names
 
 JOIN_PASSES = 2  # of a roll: rows are read and written to join them
 SENT_PASSES = 4  # of a roll: sent rows are sliced and received

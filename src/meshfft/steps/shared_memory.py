@@ -13,7 +13,7 @@ from ..collectives.all_to_all import corner, cut, exchange, split
 from ..kernels.engine import fft_error, flops_of
 from ..kernels.stockham import LARGEST as LARGEST_RADIX
 from ..kernels.stockham import in_place, radices
-from ..layout.layout import Layout, even_cuts, nested
+from ..layout.layout import AxisMove, Layout, even_cuts, nested
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work, total
 from ..numerics.dtypes import Error, unit_of
@@ -21,7 +21,7 @@ from ..numerics.phases import MAX_LENGTH, mulmod, roots, table
 from ..numerics.split_complex import Block, in_complex, join
 from ..operators.matrices import Matrix, Roots
 from .base import InChunks, MatrixStep, Step, Wired, names
-from .exchange import MOST_CHUNKS, PASSES, AxisMove, Exchange
+from .exchange import MOST_CHUNKS, PASSES, Exchange
 from .local_fft import LocalFFT
 from .problem import Least, Problem, ready
 

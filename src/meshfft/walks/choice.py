@@ -82,7 +82,7 @@ def _unread(problem: Problem) -> Iterator[Bands]:
     """Steps that clear rows a matrix does not read, so that they do not affect the scales of lossy messages."""
     start, transform = problem.start, problem.transform
     for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
-        if problem.wire.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:
+        if problem.wires.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:
             yield Bands(dim, start.shape[dim], start.cuts[dim], (Band(0, 0, matrix.columns),))
 
 

@@ -134,7 +134,7 @@ def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterat
     waiting = {dim: matrix for dim, matrix in todo.items() if layout.shape[dim] != problem.start.shape[dim]}
     for kind in METHODS[problem.options.method]:
         if not waiting or kind in WHOLE:
-            yield from (wired(step, problem.wire) for step in kind.offers(problem, layout, waiting or todo))
+            yield from (wired(step, layout, *problem.wiring) for step in kind.offers(problem, layout, waiting or todo))
         if not waiting and kind in WHOLE:
             yield from _pads(kind, problem, layout, todo)
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import jax
 
 from ..collectives.all_to_all import Pieces, count, halfway, joined
+from ..collectives.levels import Wires
 from ..collectives.wires import EXACT, Wire
 from ..kept import Trial
 from ..layout.layout import Cuts, Layout, hashed_once
@@ -22,7 +23,7 @@ from ..machine.machine import Work, total
 from ..numerics.dtypes import Error, unit_of
 from ..numerics.split_complex import Block, in_planes, resize_each, split
 from ..steps import Step
-from ..steps.base import Chunked, Takes, reached, slot_of, wired
+from ..steps.base import Chunked, Takes, reached, slot_of
 
 FINEST = 8  # chunks may be this many times smaller than those kept; small ones are found more often
 MATCHED_BYTES = 2**21  # least bytes of a block with chunks of one size; below it, more messages cost more
@@ -153,7 +154,8 @@ class Walk:
         return tuple(dict.fromkeys(every))
 
     def wired(self, by: Wire = EXACT) -> "Walk":
-        return dataclasses.replace(self, steps=tuple(wired(step, by) for step in self.steps))
+        steps = (step.sends.wired(Wires(by, by)) if step.sends else step for step in self.steps)
+        return dataclasses.replace(self, steps=tuple(steps))
 
     def apply(self, block: Block, *operands: object) -> Block:
         """Applies the steps to one device's block; `operands` are indexed by slot."""

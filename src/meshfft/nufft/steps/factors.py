@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...layout.elements import positions
-from ...layout.layout import Layout, line_shape
+from ...layout.layout import Layout, line_shape, shift
 from ...machine.chip import Chip
 from ...machine.machine import Work
 from ...numerics.dtypes import Error, real_dtype
 from ...numerics.phases import mulmod, roots
 from ...numerics.split_complex import Block, Planes, in_planes, scaled
-from ...steps.base import Step, names, shift
+from ...steps.base import Step, names
 from ..grid.window import Window, gain
 
 

@@ -18,12 +18,12 @@ import numpy as np
 from jax import Array, lax
 
 from ...collectives.ring import permuted
-from ...layout.layout import Layout, resized
+from ...layout.layout import Layout, resized, shift
 from ...machine.chip import Chip
 from ...machine.machine import Move, Work
 from ...numerics.dtypes import Error
 from ...numerics.split_complex import Block, in_complex
-from ...steps.base import Wired, names, shift
+from ...steps.base import Wired, names
 from .point_step import TakesTables, grid_back, grid_last, own_tables, table_specs
 
 Pairs = tuple[tuple[int, int], ...]

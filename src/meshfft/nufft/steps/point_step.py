@@ -21,13 +21,13 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ...layout.elements import cleared
-from ...layout.layout import Cuts, Layout
+from ...layout.layout import Cuts, Layout, shift
 from ...layout.placement import local_slice
 from ...numerics import phases
 from ...numerics.phases import Limbs
 from ...numerics.split_complex import B, Block, Planes, in_complex
 from ...operators.matrices import Logarithm, limbs_of
-from ...steps.base import Step, Takes, names, shift
+from ...steps.base import Step, Takes, names
 
 T = TypeVar("T")
 
