@@ -31,6 +31,18 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("meshfft")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", default="0/1", help="i/n: every n-th of the selected tests, from the i-th on")
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The part of the tests that --part asks for: those of CI, which has a limit, change with every commit."""
+    first, every = map(int, config.getoption("--part").split("/"))
+    config.hook.pytest_deselected(items=[item for n, item in enumerate(items) if n % every != first])
+    items[:] = items[first::every]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Little effort for the tests that run by default; the slow ones see programs as users do, but see `_effort`."""
     flags = LITTLE_EFFORT if config.option.markexpr == "not slow" else []
