@@ -173,8 +173,10 @@ def read_options(axes: str | None, **names: str | None) -> Keywords:
     precision = read_precision(names.pop("precision", None))
     for name, text in names.items():
         for word in () if text is None else text.split(",") if name == "wire" else (text,):
-            levels = (f"{level}={wire}" for level in ("inner", "outer") for wire in WIRES) if "=" in word else ()
-            check_choice(word, (*CHOICES[name], *levels), f"--{name}")
+            *levels, choice = word.split("=") if name == "wire" else (word,)
+            for level in levels:
+                check_choice(level, ("inner", "outer"), f"--{name}")
+            check_choice(choice, CHOICES[name], f"--{name}")
     if names.get("dtype") in ("complex128", "float64") or is_wide(precision):
         jax.config.update("jax_enable_x64", True)
     return {"axes": read_axes(axes), **names, "precision": precision}

@@ -259,33 +259,3 @@ def meshes(shape: Sequence[int], count: int, alike: bool) -> Iterator[tuple[Abst
             cut = {name: parts for name, parts in zip(AXES, factors, strict=False) if parts > 1}
             names = (name if name in cut else None for name in AXES[: len(shape)])
             yield AbstractMesh(tuple(cut.values()), tuple(cut)), PartitionSpec(*names)
-
-
-class AxisMove(NamedTuple):
-    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end if they do not divide it."""
-
-    source: int
-    target: int
-    cuts: Cuts
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return tuple(cut.axis for cut in self.cuts)
-
-    @property
-    def parts(self) -> int:
-        return math.prod(cut.parts for cut in self.cuts)
-
-    def after(self, layout: Layout) -> Layout:
-        source, target = layout.cuts[self.source][: -len(self.cuts)], layout.cuts[self.target] + self.cuts
-        opened = layout.replace(self.source, layout.shape[self.source], source)
-        return opened.replace(self.target, layout.shape[self.target], target)
-
-    def transpose(self, layout: Layout) -> "AxisMove":
-        return AxisMove(self.target, self.source, layout.cuts[self.source][-len(self.cuts) :])
-
-    def insert(self, dim: int) -> "AxisMove":
-        return self._replace(source=shift(self.source, dim), target=shift(self.target, dim))
-
-    def name(self, layout: Layout) -> str:
-        return f"{join_axes(self.axes)}: {dim_name(self.source, layout.ndim)} -> {dim_name(self.target, layout.ndim)}"

@@ -23,7 +23,7 @@ A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), u
 adjoint over N.
 """
 
-from ..layout.layout import AxisMove as AxisMove
+from ..layout.moves import AxisMove as AxisMove
 from .base import Step as Step
 from .exchange import Exchange as Exchange
 from .halo import Halo as Halo

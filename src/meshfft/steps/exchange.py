@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Iterator
 from typing import ClassVar, Self
@@ -26,7 +25,8 @@ from ..collectives.all_to_all import (
 )
 from ..collectives.levels import Wires
 from ..collectives.wires import Wire
-from ..layout.layout import AxisMove, Cut, Cuts, Layout, even_cuts, nested, real_cuts, shift
+from ..layout.layout import Layout, shift
+from ..layout.moves import AxisMove, at_once, moves_from
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..machine.network import STAGES
@@ -46,44 +46,10 @@ TILED_PASSES = 8  # in tiled memory, packing and unpacking also transpose tiles
 MOST_CHUNKS = 16  # most devices that receive a chunk each: every chunk is an array in the program
 
 
-def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[AxisMove]:
-    """Moves out of dimensions that still need their transform, or whose cuts differ from the goal's. A mesh axis of one
-    device cuts nothing: where it may stay it begins no move."""
-    for source, cuts in enumerate(layout.cuts):
-        settled = _settled(problem, source, cuts)
-        for first in range(0 if source in todo else settled, len(cuts)):
-            moved = cuts[first:]
-            if nested(moved) and real_cuts(moved[:1] if first < settled else moved):
-                for target in _targets(problem, layout, source, todo):
-                    yield from _leaving(problem, layout, source, target, moved)
-
-
-def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matrix]) -> list[int]:
-    """Candidate targets. In a plain transpose, axes avoid dimensions still to be opened, so that each moves once."""
-    others = [d for d in range(layout.ndim) if d != source]
-    free = [d for d in others if d not in todo or layout.parts[d] == 1]
-    least = problem.goal is None and problem.options.method == "transpose" and not problem.machine.chip.cached
-    return free or others if least else others
-
-
-def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:
-    """Number of outer cuts that may stay: the goal's, or without a goal all that nest."""
-    if problem.goal is None:
-        return max(j for j in range(len(cuts) + 1) if nested(cuts[:j]))
-    pairs = zip(cuts, problem.goal.cuts[dim], strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[AxisMove]:
-    """Moves to equal blocks, and to the goal's own cuts if those differ."""
-    equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
-    yield AxisMove(source, target, equal)
-    if problem.goal is not None:
-        begun, wanted = layout.cuts[target], problem.goal.cuts[target]
-        last: tuple[Cut, ...] = wanted[len(begun) : len(begun) + len(moved)]
-        if wanted[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and last != equal:
-            if nested(last) and layout.block[target] <= last[0].parts * last[0].span:
-                yield AxisMove(source, target, last)
+def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> tuple[tuple[AxisMove, Layout], ...]:
+    """Moves of mesh axes, with the layout after each, that may lie on a walk of the problem."""
+    once = problem.goal is None and problem.options.method == "transpose" and not problem.machine.chip.cached
+    return moves_from(layout, problem.goal, frozenset(todo), once)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,15 +73,15 @@ class Exchange(Wired, Chunked):
             return
         switched = problem.machine.chip.switched
         if not (switched or problem.large(layout)):
-            single = (cls((move,), packed=True) for move in axis_moves(problem, layout, todo))
+            single = (cls((move,), packed=True) for move, _ in axis_moves(problem, layout, todo))
             yield from (step for one in single for step in one._in_stages(problem))
             return
         reached, queue = set[Layout](), [(cls(()), layout)]
         for done, at in queue:  # grows: one exchange of few shares per reachable layout
-            for move in axis_moves(problem, at, todo):
-                step, after = cls((*done.moves, move)), move.after(at)
+            for move, after in axis_moves(problem, at, todo):
+                step = cls((*done.moves, move))
                 few = switched or step.parts <= MOST_CHUNKS
-                if after not in reached and _at_once(step.moves) and (few or not done.moves):
+                if after not in reached and at_once(step.moves) and (few or not done.moves):
                     reached.add(after)
                     yield from dataclasses.replace(step, packed=switched or not few)._in_stages(problem)
                     queue += [(step, after)] if few else []
@@ -278,10 +244,3 @@ class Exchange(Wired, Chunked):
 
 def wire_passes(wire: Wire, chip: Chip) -> int:
     return wire.lossy * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)
-
-
-def _at_once(moves: tuple[AxisMove, ...]) -> bool:
-    """Whether one exchange can do all moves: onto one dimension or from one, no axis twice."""
-    axes = [axis for move in moves for axis in move.axes]
-    ends = {move.source for move in moves}, {move.target for move in moves}
-    return len(set(axes)) == len(axes) and 1 in map(len, ends)

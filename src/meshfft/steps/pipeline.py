@@ -12,7 +12,8 @@ from ..collectives.all_to_all import Came, Pieces, Ports, Rows, assembled, excha
 from ..collectives.wires import Coded, Tiled, Wire, form_of
 from ..kept import Trial
 from ..kernels.engine import Lines, Sender
-from ..layout.layout import AxisMove, Layout, shift
+from ..layout.layout import Layout, shift
+from ..layout.moves import AxisMove
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work, total
 from ..numerics.split_complex import Block, Planes, in_planes, resize, unfolded
@@ -44,7 +45,7 @@ class Pipeline(InChunks, Kernels):
         chip = problem.machine.chip
         for local in LocalFFT.offers(problem, layout, todo) if chip.overlaps else ():
             left = {dim: matrix for dim, matrix in todo.items() if dim not in local.dims}
-            for move in axis_moves(problem, local.after(layout), left):
+            for move, _ in axis_moves(problem, local.after(layout), left):
                 dim, chunks = _chunked(layout, local, move, chip)
                 if chunks > 1:
                     yield cls((local, Exchange((move,), packed=True)), dim, chunks)

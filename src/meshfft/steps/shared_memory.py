@@ -13,7 +13,8 @@ from ..collectives.all_to_all import corner, cut, exchange, split
 from ..kernels.engine import fft_error, flops_of
 from ..kernels.stockham import LARGEST as LARGEST_RADIX
 from ..kernels.stockham import in_place, radices
-from ..layout.layout import AxisMove, Layout, even_cuts, nested
+from ..layout.layout import Layout, even_cuts, nested
+from ..layout.moves import AxisMove
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work, total
 from ..numerics.dtypes import Error, unit_of

@@ -1,0 +1,91 @@
+"""Moves of mesh axes from one dimension to another, and those that may lie on the way to a goal.
+
+Invariant: a move changes the cuts of two dimensions; the layout after it has the same devices.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .layout import Cut, Cuts, Layout, dim_name, even_cuts, join_axes, nested, real_cuts, shift
+
+
+class AxisMove(NamedTuple):
+    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end if they do not divide it."""
+
+    source: int
+    target: int
+    cuts: Cuts
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(cut.axis for cut in self.cuts)
+
+    @property
+    def parts(self) -> int:
+        return math.prod(cut.parts for cut in self.cuts)
+
+    def after(self, layout: Layout) -> Layout:
+        source, target = layout.cuts[self.source][: -len(self.cuts)], layout.cuts[self.target] + self.cuts
+        opened = layout.replace(self.source, layout.shape[self.source], source)
+        return opened.replace(self.target, layout.shape[self.target], target)
+
+    def transpose(self, layout: Layout) -> "AxisMove":
+        return AxisMove(self.target, self.source, layout.cuts[self.source][-len(self.cuts) :])
+
+    def insert(self, dim: int) -> "AxisMove":
+        return self._replace(source=shift(self.source, dim), target=shift(self.target, dim))
+
+    def name(self, layout: Layout) -> str:
+        return f"{join_axes(self.axes)}: {dim_name(self.source, layout.ndim)} -> {dim_name(self.target, layout.ndim)}"
+
+
+@functools.lru_cache(maxsize=2**14)  # searches reach a layout by many ways, and again for every order of the devices
+def moves_from(
+    layout: Layout, goal: Layout | None, todo: frozenset[int], once: bool
+) -> tuple[tuple[AxisMove, Layout], ...]:
+    """Moves, with the layout after each, out of dimensions in `todo` or whose cuts differ from the goal's.
+
+    A mesh axis of one device cuts nothing: where it may stay it begins no move. With `once` axes avoid dimensions that
+    are still to be opened, so that each moves once.
+    """
+    found = list[AxisMove]()
+    for source, cuts in enumerate(layout.cuts):
+        settled = _settled(goal, source, cuts)
+        others = [d for d in range(layout.ndim) if d != source]
+        free = [d for d in others if d not in todo or layout.parts[d] == 1]
+        for first in range(0 if source in todo else settled, len(cuts)):
+            moved = cuts[first:]
+            if nested(moved) and real_cuts(moved[:1] if first < settled else moved):
+                for target in (free or others) if once else others:
+                    found += _leaving(goal, layout, source, target, moved)
+    return tuple((move, move.after(layout)) for move in found)
+
+
+def at_once(moves: tuple[AxisMove, ...]) -> bool:
+    """Whether one exchange can do all moves: onto one dimension or from one, no axis twice."""
+    axes = [axis for move in moves for axis in move.axes]
+    ends = {move.source for move in moves}, {move.target for move in moves}
+    return len(set(axes)) == len(axes) and 1 in map(len, ends)
+
+
+def _settled(goal: Layout | None, dim: int, cuts: Cuts) -> int:
+    """Number of outer cuts that may stay: the goal's, or without a goal all that nest."""
+    if goal is None:
+        return max(j for j in range(len(cuts) + 1) if nested(cuts[:j]))
+    pairs = zip(cuts, goal.cuts[dim], strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _leaving(goal: Layout | None, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[AxisMove]:
+    """Moves to equal blocks, and to the goal's own cuts if those differ."""
+    equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
+    yield AxisMove(source, target, equal)
+    if goal is not None:
+        begun, wanted = layout.cuts[target], goal.cuts[target]
+        last: tuple[Cut, ...] = wanted[len(begun) : len(begun) + len(moved)]
+        if wanted[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and last != equal:
+            if nested(last) and layout.block[target] <= last[0].parts * last[0].span:
+                yield AxisMove(source, target, last)
