@@ -1,6 +1,8 @@
 """The house: modules import only from lines above their own, and files stay short."""
 
 import ast
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,18 @@ def test_no_private_jax_and_no_package_root() -> None:
             or "cli" in path.relative_to(SOURCE).parts
             or ">>>" in text
         ), path
+
+
+def test_a_type_name_is_defined_once() -> None:
+    """Catches two classes or aliases of types that share a name, which a reader takes for one."""
+    found = Counter[str]()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name] += 1
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp):
+                found.update(t.id for t in node.targets if isinstance(t, ast.Name) and re.match("[A-Z][a-z]", t.id))
+    assert [name for name, times in found.items() if times > 1] == []
 
 
 def test_only_the_command_line_prints_or_reads_the_environment() -> None:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("terminal")
 def test_times_of_every_step_and_their_sum(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches compiling counted as running, a wrong total, and names in brackets eaten as markup."""
     monkeypatch.setenv("COLUMNS", "80")
-    output.print_timings([output.Timing("read", None, 0.5), output.Timing("fft [red]X[/red]", 2, 0.25)])
+    output.print_timings([output.PartTime("read", None, 0.5), output.PartTime("fft [red]X[/red]", 2, 0.25)])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["read", "0.500"] in lines
     assert ["fft", "[red]X[/red]", "2.000", "0.250"] in lines
@@ -102,7 +102,7 @@ def test_names_reach_the_terminal_as_what_they_are(capsys: pytest.CaptureFixture
     assert f"no{SHOWN}" in refused("transform", f"no{HIDDEN}\n.npy", "c.npy", "--mesh", "2")
     output.say(HIDDEN)
     output.print_columns([HIDDEN], [[HIDDEN]])
-    output.print_timings([output.Timing(HIDDEN, None, 0.5)])
+    output.print_timings([output.PartTime(HIDDEN, None, 0.5)])
     output.print_json({"name": HIDDEN + "\x7f"})
     printed = capsys.readouterr().out
     assert not set(printed) & set(HIDDEN + "\x7f") - set("[31m") and printed.count(SHOWN) == 4, printed

@@ -23,7 +23,7 @@ from ..operators.transform import KINDS, NORMS
 from ..steps.problem import ENGINE_OPTIONS, RINGS
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
-from .output import Progress, Timing, bar, log, print_json, print_timings, say
+from .output import PartTime, Progress, bar, log, print_json, print_timings, say
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
 CHOICES = {
@@ -116,7 +116,7 @@ class Files(NamedTuple):
             return log(total, process)
         return bar(total, in_bytes=in_bytes, shown=process == 0 and not self.quiet)
 
-    def finish(self, facts: Mapping[str, object], timings: Sequence[Timing], wrote: str) -> None:
+    def finish(self, facts: Mapping[str, object], timings: Sequence[PartTime], wrote: str) -> None:
         """Prints the facts as JSON, or the timings and the output."""
         if jax.process_index() == 0 and self.as_json:
             print_json({**facts, "measured": [timing._asdict() for timing in timings]})

@@ -41,7 +41,7 @@ FLAGS = (  # arguments of Python in the library's messages, and the flags that t
 )
 
 
-class Timing(NamedTuple):
+class PartTime(NamedTuple):
     """Seconds that one step of a command took to compile, if it is compiled, and to run."""
 
     step: str
@@ -83,8 +83,8 @@ def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Seq
     _print(drawn.get())
 
 
-def print_timings(timings: Sequence[Timing]) -> None:
-    total = Timing("total", sum(row.compile_seconds or 0 for row in timings), sum(row.run_seconds for row in timings))
+def print_timings(timings: Sequence[PartTime]) -> None:
+    total = PartTime("total", sum(row.compile_seconds or 0 for row in timings), sum(row.run_seconds for row in timings))
     heads, rows = ["step", "compile s", "run s"], []
     for row in (*timings, total):
         compiling = "" if row.compile_seconds is None else f"{row.compile_seconds:.3f}"
@@ -134,13 +134,13 @@ class Progress:
         return dataclasses.replace(array, read=read)
 
     @property
-    def timings(self) -> list[Timing]:
-        rows, compiling = list[Timing](), None
+    def timings(self) -> list[PartTime]:
+        rows, compiling = list[PartTime](), None
         for part, seconds in self.seconds:
             if part.startswith("compile "):
                 compiling = seconds
             else:
-                rows.append(Timing(part, compiling, seconds))
+                rows.append(PartTime(part, compiling, seconds))
                 compiling = None
         return rows
 

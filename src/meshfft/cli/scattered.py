@@ -32,7 +32,7 @@ from ..operators.transform import NORMS
 from ..plans.plan import Plan
 from . import flags as read
 from .cluster import agree, check_files, check_run, deciding, everywhere, run_in, start_mesh
-from .output import Timing, guarded, waiting
+from .output import PartTime, guarded, waiting
 from .points import UNITS, cloud_of, dataset_in, read_arrays
 
 PRECISIONS = ("float32", "float64")
@@ -194,7 +194,7 @@ def record(asked: Asked, plan: Plan, kind: str) -> dict[str, object]:
     }
 
 
-def finish(asked: Asked, facts: read.Keywords, timings: Sequence[Timing], wrote: str) -> None:
+def finish(asked: Asked, facts: read.Keywords, timings: Sequence[PartTime], wrote: str) -> None:
     files = {"input": str(asked.source), "output": str(asked.target), "points_file": str(asked.points or asked.source)}
     asked.files.finish({**facts, **files}, timings, f"Wrote {asked.target}: {wrote}.")
 

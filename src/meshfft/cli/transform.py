@@ -35,11 +35,11 @@ from ..plans.plan import Plan
 from ..spectral.picture import central_planes, check_picture, save_spectrum
 from . import flags as read
 from .cluster import agree, check_files, check_run, everywhere, run_in, start_mesh
-from .output import Progress, Timing, guarded, warn
+from .output import PartTime, Progress, guarded, warn
 from .request import Flags, SamplingFlags, check_alone, read_sampling
 
 Stored = jax.Array | meshfft.PaddedArray
-Made = tuple[Mapping[str, object], list[Timing]]  # facts for JSON, and the seconds of every part
+Made = tuple[Mapping[str, object], list[PartTime]]  # facts for JSON, and the seconds of every part
 
 
 class Prepared(NamedTuple):
@@ -286,7 +286,7 @@ def _passes(job: Prepared) -> Passes:
     return meshfft.passes(job.array.shape, mesh=mesh, **stored, **limits, **options)
 
 
-def _finish(job: Prepared, facts: Mapping[str, object], timings: list[Timing]) -> None:
+def _finish(job: Prepared, facts: Mapping[str, object], timings: list[PartTime]) -> None:
     flags, (layout, dtype) = job.flags, job.ends[1]
     wrote = f"Wrote {flags.target}: {dtype} {' x '.join(map(str, layout.shape))}."
     if flags.plot is not None:

@@ -163,7 +163,7 @@ TRANSFORMS: dict[str, Callable[..., Array]] = {
 }
 # SciPy's type for the transform of a NumPy array, for types that JAX may have.
 WORKING = {np.dtype(a): np.dtype(b) for a, b in zip("efdFD?bhilqBHILQ", "ffdFD" + 11 * "d", strict=True)}
-Arguments = dict[str, Any]
+CallArguments = dict[str, Any]
 
 
 class ScipyBackend:
@@ -228,7 +228,7 @@ def _computed(method: Callable[..., object], args: tuple[object, ...], kwargs: d
     return transform(x, **call) if ours else _on_host(transform, x, call)
 
 
-def _on_host(transform: Callable[..., Array], x: np.ndarray, call: Arguments) -> object:
+def _on_host(transform: Callable[..., Array], x: np.ndarray, call: CallArguments) -> object:
     """The transform of a NumPy array, as a writable one; NotImplemented if it would lose digits."""
     working = WORKING.get(x.dtype.newbyteorder("="))
     if working is None or jax.dtypes.canonicalize_dtype(working) != working:
@@ -240,7 +240,7 @@ def _on_host(transform: Callable[..., Array], x: np.ndarray, call: Arguments) ->
         return np.array(transform(x.astype(working, copy=False), **call))
 
 
-def _resolved(call: Arguments, ndim: int) -> Arguments:
+def _resolved(call: CallArguments, ndim: int) -> CallArguments:
     """Arguments in meshfft's form; refuses what SciPy refuses and meshfft accepts."""
     if call.get("workers") is not None:
         from scipy import fft

@@ -37,7 +37,7 @@ from .primitive import Operands
 ATTAINABLE = 0.1  # limit of precision times the squared condition number: beyond it refinement does not converge
 PADDED = 2  # most storage of an uncut layout, relative to the array
 # Operands of V and V^H, eigenvalues on the circle, weight, growth of the radii.
-Arguments = tuple[Operands, Operands, Array | None, Array, Array]
+SolveNumbers = tuple[Operands, Operands, Array | None, Array, Array]
 
 
 class Line(NamedTuple):
@@ -112,7 +112,7 @@ def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _solve(given: Planes, numbers: Arguments, line: Line) -> tuple[Planes, Array]:
+def _solve(given: Planes, numbers: SolveNumbers, line: Line) -> tuple[Planes, Array]:
     """Rounds of refinement with constant results, and a last one that is differentiated."""
     fixed, samples = lax.stop_gradient(numbers), lax.stop_gradient(given)
     x, count = _corrected(None, samples, fixed, line)
@@ -123,7 +123,7 @@ def _solve(given: Planes, numbers: Arguments, line: Line) -> tuple[Planes, Array
     return tuple(_times(part, numbers[4], line.there.start, line) for part in x), count + more
 
 
-def _corrected(x: Planes | None, given: Planes, numbers: Arguments, line: Line) -> tuple[Planes, Array]:
+def _corrected(x: Planes | None, given: Planes, numbers: SolveNumbers, line: Line) -> tuple[Planes, Array]:
     v, w, symbol, weight, _ = numbers
     go = functools.partial(walked, mesh=line.mesh, planes=len(given) == 2)
     rest = given
