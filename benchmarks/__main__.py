@@ -12,6 +12,7 @@ COMMANDS = {
     "scaling": "Transforms on more and more devices: seconds, the ideal line, efficiency.",
     "paper": "The paper's evaluation, modelled.",
     "bounds": "Errors over the bounds that plans print, by tier, method, line and length.",
+    "clusters": "Plans over nodes and slices, modelled: stages, wires, order of the devices.",
     "compile": "Seconds of CPU that compiling takes.",
     "dense_rate": "The dense 3-D transform against one large matrix product.",
     "dense_tables": "The tables of docs/accuracy.md and docs/dense_measured.md.",

@@ -18,6 +18,7 @@ from benchmarks.measure.measured import read_rows
 ROOT = Path(__file__).parent.parent.parent
 SMALLEST = {
     "bounds": "--sizes 16 --methods kdft --tiers float32",
+    "clusters": "--sizes 64 --machines 2*h100:8,2*v5e:2x2",
     "compile": "8,8,8 --mesh 2",
     "dense_rate": "--size 32 --rounds 1",
     "dense_tables": "--most 16",
