@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import typer
 
+from ..collectives.levels import Wires
 from ..collectives.wires import WIRES
 from ..io.source import FORMATS, results
 from ..layout.layout import Spec
@@ -175,7 +176,7 @@ def read_options(axes: str | None, **names: str | None) -> Keywords:
         for word in () if text is None else text.split(",") if name == "wire" else (text,):
             *levels, choice = word.split("=") if name == "wire" else (word,)
             for level in levels:
-                check_choice(level, ("inner", "outer"), f"--{name}")
+                check_choice(level, Wires._fields, f"--{name}")
             check_choice(choice, CHOICES[name], f"--{name}")
     if names.get("dtype") in ("complex128", "float64") or is_wide(precision):
         jax.config.update("jax_enable_x64", True)
