@@ -148,7 +148,7 @@ class Plan:
     @property
     def compiler_options(self) -> dict[str, str | bool]:
         """Options for a `jax.jit` of the caller's own around the plan, to send
-        while it computes (TPUs) or to keep memory (CPUs). Eager calls have them.
+        while it computes (TPUs) or keep memory (CPUs). Eager calls have them.
         """
         return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, plain=False))
 
