@@ -71,7 +71,8 @@ def test_the_table(name: str) -> None:
 def test_the_table_has_its_rows() -> None:
     """Catches a function of the page that no test runs, or the other way round, and columns that are not there."""
     assert sorted([*EVERYWHERE, *(line.split("`")[1] for line in SOMEWHERE)]) == sorted(FUNCTIONS)
-    assert all(f"`{one}`" in PAGE.read_text() or one in PAGE.read_text() for group in GROUPS for one in group)
+    words = " ".join(PAGE.read_text().split())
+    assert all(one in words for group in GROUPS for one in group)
 
 
 def test_every_kind_of_array() -> None:
