@@ -1,9 +1,9 @@
 """Series: numbers of benchmarks/results by name and key, which pages quote.
 
-v3 FFT natural own        seconds by size: Table I on v3, a column of COLUMNS; `own/meshfft` has their ratios
+FFT own                   seconds by size: Table I, a column of COLUMNS; `own/meshfft` has their ratios
 kdft-2d its efficiency    by cores: a figure of strong scaling, the paper's way ("its") or meshfft's ("ours")
 single permutes           milliseconds by cores, of the third dimension
-pod played                seconds by program, compiled for a described pod
+pod compute               seconds by program, compiled for a described pod
 beside jnp-sharded        times as long as meshfft, by the mesh of 256^3
 """
 
@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 from ..measure.measured import Row as Measured
 from ..measure.words import mesh_words
-from ..paper.cases import SCALINGS, TABLES
+from ..paper.cases import SCALINGS
 from ..paper.rows import Row, find
-from ..paper.tables import LINKS, SHORT, WAYS, entries, number
+from ..paper.tables import LINKS, WAYS, entries, number
 
 COLUMNS = ("measured", "own", "paper", "blocks", "meshfft", "floor")  # seconds of a `paper.tables.Entry`
-POD = ("plan", "plan_compute", "compute", "links", "played")  # modelled seconds of a compiled program
 THEIRS = "swirl-lm"
 USUAL = ("auto", "default", "exact")
 Named = Iterator[tuple[str, "Series"]]
@@ -34,15 +33,11 @@ class Series(NamedTuple):
 
 
 def of_paper(rows: Sequence[Row]) -> Named:
-    for figure, (family, (_, *ours)) in itertools.product(TABLES, WAYS.items()):
-        lines = entries(rows, figure, family)
-        for way in ours:
-            mine = [one for one in lines if one.way == way.name]
-            found = {c: {str(one.n): getattr(one, c) for one in mine if getattr(one, c)} for c in COLUMNS}
-            yield from _of_table(f"{figure.removeprefix('table-')} {family} {SHORT[way.name]}", found)
-    its = {family: find(rows, figure="table-v3", family=family, mesh={"x": 4, "y": 4, "z": 128}) for family in WAYS}
-    pairs = zip(*its.values(), strict=True)
-    yield "v3 KDFT/FFT own", Series({str(a.shape[0]): a.seconds / b.seconds for a, b in pairs}, "{:.2f}".format)
+    table = {family: entries(rows, family) for family in WAYS}
+    for family, lines in table.items():
+        yield from _of_table(family, {c: {str(one.n): getattr(one, c) for one in lines} for c in COLUMNS})
+    pairs = zip(table["KDFT"], table["FFT"], strict=True)
+    yield "KDFT/FFT own", Series({str(a.n): a.own / b.own for a, b in pairs if a.own and b.own}, "{:.2f}".format)
     for scaling, whose in itertools.product(SCALINGS, ("its", "ours")):
         made = find(rows, figure=scaling.name, quantity="total")
         curve = [row for row in made if row.algorithm.startswith("paper") == (whose == "its")]
@@ -60,10 +55,10 @@ def _of_table(name: str, found: dict[str, dict[str, float]]) -> Named:
         grown = {n: s / numbers[less] for n, s in numbers.items() if (less := str(int(n) // 2)) in numbers}
         yield f"{name} {column} growth", Series(grown, "{:.1f}".format)
     for above, below in itertools.permutations(COLUMNS, 2):
-        ratios = {n: s / found[below][n] for n, s in found[above].items() if n in found[below]}
+        ratios = {n: s / found[below][n] for n, s in found[above].items()}
         digits = "{:.2f}" if "measured" in (above, below) else "{:.1f}"
         yield f"{name} {above}/{below}", Series(ratios, digits.format)
-    off = {n: 100 * abs(s / own - 1) for n, s in found["measured"].items() if (own := found["own"].get(n))}
+    off = {n: 100 * abs(s / found["own"][n] - 1) for n, s in found["measured"].items()}
     yield f"{name} off", Series(off, "{:.0f}".format)  # percent of the modelled
 
 
@@ -86,10 +81,9 @@ def _efficiency(total: Mapping[str, float]) -> dict[str, float]:
 
 
 def of_programs(rows: Sequence[Mapping[str, Any]]) -> Named:
-    for field in POD:
-        name = f"modelled_{field}"
-        yield f"pod {field}", Series({program(row): row[name] for row in rows if name in row})
-    yield "pod peak", Series({program(row): row["peak_bytes"] / 1e9 for row in rows})
+    for name in ("plan", "compute"):
+        seconds = {program(row): row[f"modelled_{name}"] for row in rows if f"modelled_{name}" in row}
+        yield f"pod {name}", Series(seconds)
 
 
 def program(row: Mapping[str, Any]) -> str:

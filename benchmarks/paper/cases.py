@@ -27,10 +27,9 @@ MEASURED = {
     1024: {"KDFT": 0.0220, "FFT": 0.0148},
 }
 SIZES = tuple(MEASURED)
-POD, LATER = "v3:32x32", "v5p:8x8x16"  # the paper's, and a machine of as many chips, two generations on
-TABLES = {"table-v3": POD, "table-v5p": LATER}
-SHAPES = {POD: (4, 4, 128)}  # the paper's computation shape (4, 4, n2) on the cores of its pod
-BLOCKS = {POD: (8, 16, 16), LATER: (8, 8, 16)}  # blocks of all three dimensions, as near to cubes as may be
+POD, TABLE = "v3:32x32", "table-v3"  # the machine of Table I, and the name of its rows
+SHAPE = (4, 4, 128)  # the paper's computation shape (4, 4, n2) on the cores of its pod
+BLOCKS = (8, 16, 16)  # blocks of all three dimensions, as near to cubes as may be
 BEST, OWN, CUBES = "best of all meshes", "cores along x, y, z as (4, 4, n2)", "blocks as near to cubes as may be"
 
 
@@ -69,10 +68,8 @@ FOUR = {"method": "kdft", "precision": "bf16x6", "multiplications": 4}
 PAPER_KDFT = Algorithm("paper's KDFT", "KDFT", {**FOUR, **ONE_WAY, "precompute": True}, True)
 PAPER_FFT = Algorithm("paper's FFT", "FFT", {"method": "cooley-tukey", **ONE_WAY}, True)
 KDFT = Algorithm("KDFT, bf16x6", "KDFT", {"method": "kdft", "precision": "bf16x6"})
-KDFT_3 = Algorithm("KDFT, bf16x3", "KDFT", {"method": "kdft", "precision": "bf16x3", "multiplications": 3})
 FFT = Algorithm("FFT, natural order", "FFT", {"method": "auto", "order": "natural"})
-FFT_ANY = Algorithm("FFT, any order", "FFT", {"method": "auto", "order": "any"})
-ALGORITHMS = (PAPER_KDFT, KDFT, KDFT_3, PAPER_FFT, FFT, FFT_ANY)
+ALGORITHMS = (PAPER_KDFT, KDFT, PAPER_FFT, FFT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,15 +95,13 @@ class Case:
         return f"{self.algorithm.name}, {'x'.join(map(str, self.plan.shape))}, {self.cores} cores"
 
 
-def cases(
-    scalings: Sequence[Scaling] = SCALINGS, tables: dict[str, str] = TABLES, sizes: Sequence[int] = SIZES
-) -> Iterator[Case]:
+def cases(scalings: Sequence[Scaling] = SCALINGS, sizes: Sequence[int] = SIZES) -> Iterator[Case]:
     for scaling in scalings:
         yield from _scaling_cases(scaling)
-    for (name, topology), algorithm, n in itertools.product(tables.items(), ALGORITHMS, sizes):
-        yield _free(name, algorithm, (n,) * 3, topology)
-        if mesh := _given(algorithm, topology):
-            yield _laid(name, algorithm, (n,) * 3, topology, mesh, OWN if algorithm.apart else CUBES)
+    for algorithm, n in itertools.product(ALGORITHMS, sizes):
+        yield _free(TABLE, algorithm, (n,) * 3, POD)
+        mesh, meshes = (SHAPE, OWN) if algorithm.apart else (BLOCKS, CUBES)
+        yield _laid(TABLE, algorithm, (n,) * 3, POD, mesh, meshes)
 
 
 def seconds(made: Plan, algorithm: Algorithm) -> Seconds:
@@ -155,11 +150,6 @@ def _scaling_cases(scaling: Scaling) -> Iterator[Case]:
                 yield _laid(scaling.name, algorithm, scaling.shape, topology, mesh, OWN)
             else:
                 yield _free(scaling.name, algorithm, scaling.shape, topology)
-
-
-def _given(algorithm: Algorithm, topology: str) -> tuple[int, ...] | None:
-    """The mesh of a table's second case: the paper's own for its algorithms, blocks for meshfft's."""
-    return (SHAPES if algorithm.apart else BLOCKS).get(topology)
 
 
 def _laid(

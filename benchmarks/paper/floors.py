@@ -13,7 +13,7 @@ from meshfft.kernels.xla import balanced
 from meshfft.machine.chip import padded
 
 POINT = 8  # bytes of a complex64
-PASSES = {"bf16x6": 6, "bf16x3": 3}
+PASSES = 6  # of bf16x6
 
 
 class Rates(NamedTuple):
@@ -31,22 +31,18 @@ class Rates(NamedTuple):
         return math.prod(self.torus)
 
 
-# cloud.google.com/tpu/docs/v3 and v5p; links: Jouppi et al., CACM 63(7), 2020, and How to Scale Your Model.
-PUBLISHED = {
-    "v3:32x32": Rates((32, 32), 2, 123e12, 82e9, 900e9),
-    "v5p:8x8x16": Rates((8, 8, 16), 1, 459e12, 90e9, 2765e9),
-}
+# The paper's pod: cloud.google.com/tpu/docs/v3; links: Jouppi et al., CACM 63(7), 2020.
+RATES = Rates((32, 32), 2, 123e12, 82e9, 900e9)
 
 
-def floor(family: str, n: int, topology: str, tier: str = "bf16x6") -> dict[str, float]:
+def floor(family: str, n: int, rates: Rates = RATES) -> dict[str, float]:
     """The floor of a transform of n^3 points by resource; the largest one binds.
 
     8192^3 on v3, KDFT: products 18 x 8192^4 / (1024 x 123e12 / 6) = 3.86 s. FFT: links 0.2095 s, products
     18 x 256 x 8192^3 / 2.099e16 = 0.121 s (radices 64 and 128, padded to the 128 rows of a unit), memory
     3 x 2 x 4.295e9 / 900e9 = 0.029 s.
     """
-    rates = PUBLISHED[topology]
-    rate = rates.chips * rates.peak / PASSES[tier]
+    rate = rates.chips * rates.peak / PASSES
     if family == "KDFT":
         return {"products": 18 * n**4 / rate, "links": _least_ring_seconds(n, rates)}
     radices = sum(padded(radix, 128) for radix in balanced(n, 128))

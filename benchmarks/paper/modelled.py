@@ -7,8 +7,8 @@ from typing import Any
 from meshfft.machine.machine import Move
 
 from ..measure.scaling import ideal
-from .cases import KDFT_3, MEASURED, POD, SIZES, TABLES, Case, works
-from .floors import PUBLISHED, floor
+from .cases import MEASURED, POD, SIZES, TABLE, Case, works
+from .floors import RATES, floor
 from .rows import Row
 
 COST = "cost model"
@@ -23,19 +23,17 @@ def modelled_rows(cases: Iterable[Case]) -> Iterator[Row]:
             yield rows[-1]
             if figure == "kdft-3d" and case.algorithm.apart:
                 yield from _single_rows(case)
-        if figure not in TABLES:
+        if figure != TABLE:
             yield from map(_ideal_row, itertools.repeat(rows[0]), rows)
 
 
-def known_rows(tables: Iterable[str] = TABLES, sizes: Iterable[int] = SIZES) -> Iterator[Row]:
+def known_rows(sizes: Iterable[int] = SIZES) -> Iterator[Row]:
     """Numbers without a model of ours: the paper's Table I, and the floors."""
-    for name, family, n in itertools.product(tables, ("KDFT", "FFT"), sizes):
-        if n in MEASURED:
-            row = _about(name, family, n, POD)
-            yield Row(**row, algorithm="paper", quantity="total", seconds=MEASURED[n][family], known="published",
-                      how="measured by the paper on a TPU v3 pod (Table I)", note="mesh not stated")  # fmt: skip
-        for tier in ("bf16x6", "bf16x3") if family == "KDFT" else ("bf16x6",):
-            yield _floor_row(name, family, n, tier)
+    for family, n in itertools.product(("KDFT", "FFT"), sizes):
+        yield Row(**_about(family, n), algorithm="paper", quantity="total", seconds=MEASURED[n][family],
+                  known="published", how="measured by the paper on a TPU v3 pod (Table I)",
+                  note="mesh not stated")  # fmt: skip
+        yield _floor_row(family, n)
 
 
 def total_row(case: Case) -> Row:
@@ -103,21 +101,21 @@ def _single_rows(case: Case) -> Iterator[Row]:
         yield Row(**row, quantity=quantity, seconds=spent, known="modelled", how=COST)
 
 
-def _floor_row(name: str, family: str, n: int, tier: str) -> Row:
-    parts = floor(family, n, TABLES[name], tier)
+def _floor_row(family: str, n: int) -> Row:
+    parts = floor(family, n)
     return Row(
-        **_about(name, family, n, TABLES[name]),
-        algorithm=KDFT_3.name if (family, tier) == ("KDFT", "bf16x3") else family,
+        **_about(family, n),
+        algorithm=family,
         quantity="floor",
         seconds=max(parts.values()),
         known="modelled",
         how="formula with published rates of the chip",
         parts=parts,
         binds=max(parts, key=parts.__getitem__),
-        options={"precision": tier},
+        options={"precision": "bf16x6"},
     )
 
 
-def _about(name: str, family: str, n: int, topology: str) -> dict[str, Any]:
-    cores = PUBLISHED[topology].chips * PUBLISHED[topology].cores
-    return {"figure": name, "family": family, "shape": (n,) * 3, "cores": cores, "topology": topology}
+def _about(family: str, n: int) -> dict[str, Any]:
+    cores = RATES.chips * RATES.cores
+    return {"figure": TABLE, "family": family, "shape": (n,) * 3, "cores": cores, "topology": POD}
