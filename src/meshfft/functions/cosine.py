@@ -28,26 +28,25 @@ def dctn(
         type 4  X[k] = 2 sum_n x[n] cos(pi (2 k + 1) (2 n + 1) / 4 N)
 
     Args:
-        x: a sharded, replicated or single-device array; both planes of a
-            complex one are transformed.
+        x: a sharded, replicated or single-device array; the real and the
+            imaginary part of a complex one are both transformed.
         type: 1 to 4.
         s, axes, norm: as scipy.fft.dctn.
         method, ..., donate: as `fftn`.
-        orthogonalize: weigh the first and last terms so that rows are
-            orthogonal; None means where norm is "ortho".
+        orthogonalize: weight the first and last terms so that rows are
+            orthogonal; None means True if norm is "ortho".
 
     Returns:
-        The transform, real if x is, with the sharding of x where sizes
-        still divide.
+        The transform, real if x is, with the sharding of x if its mesh axes
+        divide the result.
 
     Raises:
         ValueError, TypeError: as `fftn`; an unknown type; fewer than two
             points for type 1.
 
-    Costs half of `fftn` for a real array, type 1 as much: one real FFT for
-    each dimension that is whole on each device. A cut line alone is a dense
-    product over the ring, 2 N flops a point: from 2^16 points on, give it a
-    second dimension.
+    Costs half of `fftn` for a real array, and type 1 as much as `fftn`. An
+    array of one sharded dimension takes a dense product over the ring, 2 N
+    flops a point: from 2^16 points on, give it a second dimension.
 
     >>> mf.dctn(jnp.ones((2, 2))).tolist()
     [[16.0, 0.0], [0.0, 0.0]]

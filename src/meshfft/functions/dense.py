@@ -44,43 +44,41 @@ def kdftn(
         X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = z_ik^-n   (x: Kronecker)
         c_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...  at Scattered points
 
-    Any size on any mesh, any number of points: all combinations of the points
-    of each axis, or Scattered ones. Devices make their rows of V_i by blocks.
+    Sizes, meshes and numbers of points are arbitrary. Points of each axis form
+    a grid; Scattered ones do not. Devices compute their rows of V_i by blocks.
 
     Args:
         x, axes, spec, out_spec: as a, axes, spec and out_spec of `fftn`.
-        points: one Points for each axis; None, there or instead of all, means
-            as many uniform ones as inputs. Or a Scattered, with a coordinate
-            for each axis; `axes` are then the last by default.
-        norm: as `fftn`, of the number of inputs.
-        precision: "float32", "float64", or of bfloat16 "bf16x6" (like
-            float32), "bf16x3" (1e-5), "bf16" (3e-3); or float64 from 4 to 7
-            slices of 8 bits of each number, "int8x4" to "int8x7" (1e-15). Or
-            an error to stay within, as 1e-10.
-        multiplications: 3 or 4 real products for a complex one; by default the
+        points: one Points for each axis, or None for an axis (or for all) with
+            as many uniform frequencies as inputs. Or a Scattered, with a
+            coordinate for each axis; `axes` are then the last by default.
+        norm: as `fftn`, by the number of inputs.
+        precision: "float32", "float64", or an error bound such as 1e-10; in
+            bfloat16 "bf16x6" (like float32), "bf16x3" (1e-5), "bf16" (3e-3);
+            float64 in 4 to 7 slices of 8 bits, "int8x4" to "int8x7" (1e-15).
+        multiplications: 3 or 4 real products per complex one; by default the
             cheapest within the precision.
         ring: "one-way", the paper's one-shuffle (Algorithm 1): p - 1 hops to
-            one neighbour; "two-way": half of the blocks to each, in half the
-            steps; "auto": the cheaper by the model. Sums that travel, as in
-            gradients if points differ, go one way.
-        wire: as `fftn`. Gradients in points and matrices travel exactly.
+            one neighbour; "two-way": half of the blocks to each neighbour, in
+            half the steps; "auto": the cheaper by the model. Rings that add
+            partial sums, as in gradients, are one-way.
+        wire: as `fftn`. Gradients in points and matrices are sent exactly.
 
     Returns:
-        The spectrum, with the sharding of x if the numbers of points
-        divide. At Scattered points the values: batch dimensions first, then
-        the points', cut by all mesh axes that cut the image, outermost first,
-        each along the first dimension of the points that it divides (if none:
-        a PaddedArray).
+        The spectrum, with the sharding of x if its mesh axes divide the
+        numbers of points. At Scattered points the values, batch dimensions
+        first: each mesh axis that cuts the image, outermost first, cuts the
+        first dimension of the points that it divides (a PaddedArray if none).
 
     Raises:
-        ValueError, TypeError: as `fftn`; a point whose powers leave the type;
+        ValueError, TypeError: as `fftn`; a point whose powers overflow;
             numbers of points that do not divide; a raveled grid of points.
 
     Costs per device and dimension 8 M_i flops a point of its block, and
     P_i - 1 hops of the block, which can run under the products. Differentiable
     in x and in the points; each gradient costs as much again. M Scattered
     points of N numbers cost each of P devices 8 M N / P flops and P - 1 hops;
-    for N above some 10,000 `nufftn` is faster. Source: Lu et al., "Large-Scale
+    above N = 10,000 or so `nufftn` is faster. Source: Lu et al., "Large-Scale
     Discrete Fourier Transform on TPUs", III-A (dft1d to dft3d), Algorithm 1.
 
     >>> points = mf.Points.turns([0.0, 0.25])
@@ -112,35 +110,35 @@ def ikdftn(
     iterations: int | None = None,
     **how: Unpack[DenseHow],
 ) -> Solution:
-    """The inverse of `kdftn`: the array whose samples at the points are X, or
-    nearest to them by least squares.
+    """The inverse of `kdftn`: the array with samples X at the points, or the
+    least-squares fit to them.
 
         X = (V_1 x V_2 x ...) vec(x)   solved for x
 
-    Uniform samples by the conjugate transform. "direct": each V_i is inverted
-    on the host in float64, once, by LU, Leja-ordered Björck-Pereyra or, for
-    more samples than unknowns, QR. "iterative": conjugate gradients on the
-    normal equations, axis by axis; on a circle two FFTs apply them. Both are
-    refined by the transform. "auto": direct up to 1024, iterative beyond that
-    and if points are traced.
+    Uniform axes use the conjugate transform. "direct": V_i is inverted on the
+    host in float64, once, by LU, Leja-ordered Björck-Pereyra or, for more
+    samples than unknowns, QR. "iterative": conjugate gradients on the normal
+    equations, axis by axis; on the unit circle two FFTs apply them. "auto":
+    direct up to 1024, iterative for more and for traced points. The transform
+    refines either solution.
 
     Args:
-        X: the samples, taken at `points`; an array or (re, im). Points may be
-            traced (up to 4096 by 4096 off the circle): the solution is then
-            differentiable in them, and NaN if their condition leaves no digit.
-        points: as `kdftn`; Scattered ones with `s`, by conjugate gradients,
-            outside of `jit`: of FFTs on the unit circle, else of the sum.
+        X: the samples at `points`; an array or (re, im).
+        points: as `kdftn`. Traced points (up to 4096 by 4096 off the unit
+            circle) make the solution differentiable in them, and NaN if their
+            condition leaves no digit. Scattered ones need `s`, and work
+            outside `jit`.
         s: unknowns along each axis; by default the number of samples.
         axes, norm, spec, out_spec, precision, multiplications, ring: as
-            `kdftn`; Scattered points have a ring off the unit circle.
+            `kdftn`; Scattered points use a ring only off the unit circle.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along
             each axis instead.
-        truncation: leave out singular values below this part of the largest.
+        truncation: drop singular values below this fraction of the largest.
         method: "direct", "iterative" or "auto".
-        tol: relative residual of the normal equations that ends a round; by
-            default 1e-6, or 1e-13 in complex128.
-        iterations: at most, in a round; 1000 by default. The residual shows if
-            they ran out.
+        tol: relative residual of the normal equations at which iterations
+            stop; by default 1e-6, or 1e-13 in complex128.
+        iterations: at most, in each round of refinement; 1000 by default. The
+            residual shows whether they sufficed.
 
     Returns:
         A Solution: `value`, `residual`, `conditions` of the axes, their
@@ -150,8 +148,8 @@ def ikdftn(
         ValueError: as `kdftn`; without weights, fewer samples than unknowns or
             a condition number that leaves no digit.
 
-    Costs four dense transforms, and an axis O(N^3) on the host, once, or two
-    FFTs an iteration. Source: section III-A.
+    Costs four dense transforms, and for each axis O(N^3) on the host, once, or
+    two FFTs an iteration. Source: section III-A.
 
     >>> points = mf.Points.turns([0.0, 0.25, 0.5, 0.8])
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4), points), points)
@@ -198,19 +196,19 @@ def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how
                            M_1[k_1, n_1] M_2[k_2, n_2] ... x[n_1, n_2, ...]
 
     Args:
-        matrices: for each axis an array (m, n), n the size of the dimension
-            and m that in the result, a BlockMatrix, a Points (its Vandermonde
-            matrix), or None to leave that dimension alone.
+        matrices: for each axis an array (m, n), with n the size of the
+            dimension and m its new size; a BlockMatrix; a Points (its
+            Vandermonde matrix); or None to leave that dimension unchanged.
         axes: the dimensions of the matrices; None means all.
         x, spec, out_spec, precision, multiplications, ring, wire: as `kdftn`.
 
     Returns:
-        The product, with the sharding of x where sizes still divide; real
-        where everything is.
+        The product, with the sharding of x if its mesh axes divide the new
+        sizes; real if x and the matrices are.
 
     Raises:
-        ValueError, TypeError: a matrix that is none or does not fit its
-            dimension; sizes that no layout divides.
+        ValueError, TypeError: an operand that is not a matrix or does not fit
+            its dimension; sizes that no layout divides.
 
     Costs as `kdftn`. Differentiable in the array and in the matrices. Source:
     the paper's Algorithm 1, for any matrix.

@@ -30,37 +30,37 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
             (1 / points), over all transformed points.
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft"
             (the paper's KDFT).
-        order: "natural": sharded as the array; "any": the cheapest layout, but
-            inside `jit` under Auto mesh axes as "natural".
-        spec: the array's PartitionSpec, needed only inside your own
-            `shard_map`, where `a` is a block of the array that the spec cuts;
-            shapes are then those of the array.
-        out_spec: the result's PartitionSpec, if not the array's; what it does
-            not divide is padded (see `PaddedArray`). Excludes order "any".
-        precision: "float32" or "float64" instead of the array's; of dense
-            products also as `kdftn`.
-        ring: "one-way", "two-way" or "auto", as `kdftn`, if the plan has any.
-        engine: of local FFTs: "auto", the cheapest, on TPUs vector kernels
-            that passed a trial there; or "xla", XLA's alone.
-        wire: what all-to-alls and rings carry: "exact", all bits; "int24" or
-            "int16", integers of 24 or 16 bits, up to 64 of a line with one
-            power of two: 3/4 or 1/2 of float32's bytes; "bfloat16", 1/2.
-            {"outer": "int16"} is for messages between nodes, slices or hosts:
-            collectives and stages inside one stay exact; {"inner": "int24",
-            "outer": "int16"} for both. A collective over both levels in one
-            stage is all "outer". `print(mf.plan(...))` has the error, which
-            grows with the collectives. The gradient in `a` travels as `a` does.
-        donate: delete the array, as `jax.jit(donate_argnums=0)`, and store the
-            result there. No effect inside `jit`, `grad` or `vmap`, nor on a
-            NumPy array.
+        order: "natural": sharded as the array; "any": the cheapest layout
+            (inside `jit` under Auto mesh axes the same as "natural").
+        spec: PartitionSpec of the array, needed inside your own `shard_map`
+            and, under Auto mesh axes, on TPUs. Inside `shard_map`, `a` is a
+            block, and `s` refers to the whole array.
+        out_spec: PartitionSpec of the result; by default that of the array.
+            Sizes that it does not divide are padded (see `PaddedArray`).
+            Excludes order "any".
+        precision: "float32" or "float64" instead of the array's; for dense
+            products also the tiers of `kdftn`.
+        ring: "one-way", "two-way" or "auto", as `kdftn`, if the plan has one.
+        engine: engine of local FFTs: "auto", the cheapest (on TPUs also vector
+            kernels that passed a trial there), or "xla", only XLA's.
+        wire: encoding of all-to-alls and rings: "exact"; "int24" or "int16",
+            integers with one power of two for up to 64 numbers of a line, 3/4
+            or 1/2 of float32's bytes; "bfloat16", 1/2. {"outer": "int16"}
+            rounds messages between nodes, slices or hosts only; {"inner":
+            "int24", "outer": "int16"} sets both. A collective over both levels
+            in one stage counts as "outer". `print(mf.plan(...))` has the error.
+            The gradient in `a` is sent as `a` is.
+        donate: delete the array and store the result in its memory, as
+            `jax.jit(donate_argnums=0)`. No effect inside `jit`, `grad` or
+            `vmap`, or on a NumPy array.
 
     Returns:
         The spectrum, complex64 for input of up to 32 bits, complex128 for 64,
-        in natural index order; as (re, im) if x is.
+        in natural index order; as (re, im) if a is.
 
     Raises:
-        ValueError, TypeError: an argument that does not fit, with what would;
-            donate=True if the result has another type, shape or size of blocks.
+        ValueError, TypeError: an argument that does not fit; the message has
+            the remedy. donate=True if type, shape or block size change.
 
     Costs 5 n log2 n flops for n points and, by transposes, two all-to-alls of
     (p - 1)/p of a device's block for each dimension cut into p: no all-gather,
@@ -137,11 +137,11 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
         method, ..., donate: as `fftn`.
 
     Returns:
-        The half spectrum, of NumPy's shape, with the sharding of x if
-        N_d // 2 + 1 still divides. If not, the mesh axes of that dimension
-        move in front of those of another, by which `irfftn` knows them;
-        `out_spec` tells which. If nothing divides, for a PaddedArray, and by
-        `plan(kind="rfft")`, they stay: a PaddedArray.
+        The half spectrum, of NumPy's shape, with the sharding of a if its
+        mesh axes divide N_d // 2 + 1. If not, the mesh axes of that dimension
+        move in front of those of another one, where `irfftn` recognizes them;
+        `mf.out_spec` returns the new spec. The axes stay, and the result is a
+        PaddedArray, if no dimension takes them, if a is one, and in a plan.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
@@ -189,9 +189,9 @@ def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
         axes, norm, method, ..., donate: as `rfftn`.
 
     Returns:
-        The real array, sharded as its spectrum; mesh axes that `rfftn` moved
-        go back if they cut the array in the mesh's order (else give
-        out_spec=). Imaginary parts of X[0] and X[N/2] are ignored, as by NumPy.
+        The real array, sharded as its spectrum. Mesh axes that `rfftn` moved
+        are moved back if the spec has them in the order of the mesh (else pass
+        out_spec=). NumPy and this ignore imaginary parts of X[0] and X[N/2].
 
     Raises:
         ValueError, TypeError: as `rfftn`.
@@ -225,8 +225,8 @@ def irfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @onto_real
 def hfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
-    """The real spectrum of a Hermitian array given by half, as scipy.fft.hfftn;
-    a[-n] is the conjugate of a[n].
+    """The real spectrum of a Hermitian array, given its first half, as
+    scipy.fft.hfftn; a[-n] is the conjugate of a[n].
 
         X[k] = scale sum over all n of a[n] exp(-2 pi i k n / N)
 

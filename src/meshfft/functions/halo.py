@@ -31,7 +31,7 @@ def halo(
     periodic: bool | Sequence[bool] = True,
     spec: Spec | None = None,
 ) -> Transformed:
-    """Each device's block with the cells beside it, which its neighbours have.
+    """Each device's block, extended by cells of the neighbouring blocks.
 
         block [b] -> [before + b + behind]   along every axis, corners included
 
@@ -45,19 +45,18 @@ def halo(
         width: cells on both sides, or one for each axis: a number, or a pair
             (before, behind). A halo may be wider than a block.
         axes: a dimension or several; None means all.
-        periodic: whether the ends of an axis are neighbours, else cells beyond
-            them are 0; or one for each axis.
-        spec: as `fftn`. Under Auto axes `jit` needs it, as the shape of the
-            result depends on how the array is cut.
+        periodic: whether the ends of an axis are neighbours, for all axes or
+            for each; if not, cells beyond an end are 0.
+        spec: as `fftn`. Under Auto axes `jit` needs it, because the shape of
+            the result depends on the sharding.
 
     Returns:
         The extended array, cut as x is, of its type; as (re, im) if x is.
         Its gradient adds the halos, as `add_halo` does.
 
     Raises:
-        ValueError: an axis, a width or a spec that does not fit; blocks of
-            which more than the last are short, or the last is shorter than the
-            halo.
+        ValueError: an axis, a width or a spec that does not fit; a short block
+            before the last one, or a last block shorter than the halo.
         TypeError: the array is not numeric, axes or widths are no integers.
 
     Sends the halos alone: two permutes for each axis that is cut, and two more
@@ -88,8 +87,8 @@ def add_halo(
 
     Args:
         y: an array like a result of `halo`.
-        width, axes, periodic, spec: those of `halo`. What is beyond an end
-            that is not periodic is dropped.
+        width, axes, periodic, spec: those of `halo`. Cells beyond an end that
+            is not periodic are dropped.
 
     Returns, raises and costs as `halo`.
 

@@ -41,8 +41,8 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: D
         n: samples.
         d: their spacing.
         dtype: a real floating type; by default JAX's.
-        device: a device; or a NamedSharding of one dimension over a mesh, each
-            shard of which is made by itself.
+        device: a device; or a NamedSharding of one dimension over a mesh.
+            Each device then makes its shard.
 
     Returns:
         The n frequencies, in cycles per unit of d.
@@ -76,18 +76,18 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: 
 
 
 def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
-    """The least length, from `target` on, that the shards divide and at which
-    their transforms are fast.
+    """The smallest length, at least `target`, that the shards divide and whose
+    transform is fast.
 
         n = parts m,   m the least fast length >= target / parts, as
                        scipy.fft.next_fast_len has it
 
     Args:
-        target: the least length wanted.
-        real: the transform is of real samples: m has no prime factor above 5,
-            else none above 11.
-        parts: the shards p of the dimension; p^2 for method "cooley-tukey" at
-            its fastest.
+        target: smallest acceptable length.
+        real: whether samples are real: m then has no prime factor above 5,
+            otherwise none above 11.
+        parts: the number of shards p of the dimension; p^2 is fastest for
+            method "cooley-tukey".
 
     Raises:
         ValueError: target or parts is less than 1, or the length is too large.

@@ -110,14 +110,13 @@ def jnp_fft() -> Iterator[None]:
             state = step(state)         # a program that calls jnp.fft.rfftn
 
     Also a decorator: `@mf.jnp_fft()`. All transforms and shifts are replaced,
-    for the whole process, while the block runs. So trace a program inside:
-    what `jit` has compiled before stays as it is. Code that has imported the
-    functions themselves, as `from jax.numpy.fft import fftn`, is not reached.
+    for the whole process, while the block runs. Programs that `jit` compiled
+    before do not change, so trace yours inside. Code that imported a function
+    by name (`from jax.numpy.fft import fftn`) does not change either.
 
-    Arguments, types and results are those of `jax.numpy.fft`, whose functions
-    still transform arrays that are on one device or on all of them, blocks
-    inside a `shard_map`, and, outside of `jit`, arrays whose result no mesh
-    axes divide.
+    Arguments, types and results are those of `jax.numpy.fft`. Its functions
+    still transform arrays that are replicated or on one device, blocks inside
+    a `shard_map`, and, outside `jit`, arrays whose result no mesh axes divide.
 
     Raises:
         ValueError, TypeError: in the block, as `jax.numpy.fft` and `fftn`.
@@ -167,22 +166,21 @@ CallArguments = dict[str, Any]
 
 
 class ScipyBackend:
-    """meshfft as a backend of scipy.fft, for `scipy.fft.set_backend` and its
-    kin.
+    """meshfft as a backend of scipy.fft, for `scipy.fft.set_backend` and
+    `set_global_backend`.
 
-    It computes every transform of TRANSFORMS, with SciPy's arguments. A
-    jax.Array gives one, sharded as meshfft leaves it; anything else
-    that SciPy takes gives a NumPy array. `workers` and `overwrite_x`
-    have no effect, but numbers of workers that SciPy refuses are refused.
+    It computes SciPy's transforms with SciPy's arguments. A jax.Array gives a
+    sharded jax.Array; anything else that SciPy takes gives a NumPy array.
+    `workers` and `overwrite_x` have no effect; a `workers` that SciPy refuses
+    is refused.
 
-    SciPy's own functions compute what JAX does not have: long doubles,
-    objects, 64 bits while `jax_enable_x64` is off or on a TPU (integers count
-    as 64, for SciPy makes float64 of them), a `plan`, `fht` and `ifht`. They
-    copy a jax.Array to the host for the last three. SciPy asks no backend for
-    fftshift, fftfreq or next_fast_len.
+    SciPy computes the cases that JAX lacks: long doubles, objects, 64 bits
+    while `jax_enable_x64` is off or on a TPU (integers count as 64 bits), a
+    `plan`, `fht` and `ifht`. For the last three a jax.Array is copied to the
+    host. SciPy uses no backend for fftshift, fftfreq and next_fast_len.
 
-    Costs what the transform of that name does, and for NumPy arrays a copy to
-    JAX's first device and back.
+    Costs as the function of the same name; a NumPy array is copied to JAX's
+    first device and back.
 
     >>> import numpy as np, scipy.fft, meshfft as mf
     >>> with scipy.fft.set_backend(mf.scipy_backend, only=True):

@@ -41,9 +41,9 @@ class Reconstruction(NamedTuple):
     """An image that `reconstruct` has found.
 
     Attributes:
-        image: of the given shape, or without maps the image of every coil;
-            cut as the plan cuts images.
-        residuals: |b - N x| / |b| at the start and after every step, with
+        image: the image, or without maps the image of every coil; sharded as
+            the images of the plan.
+        residuals: |b - N x| / |b| at the start and after every step; with
             `tv` or `wavelet` after every round of 5 steps.
 
     >>> points = mf.Scattered.turns([[0.0], [0.25], [0.5], [-0.25]])
@@ -73,35 +73,35 @@ def reconstruct(
     origin: str = "centre",
     report: Report = lambda part, done, residual: None,
 ) -> Reconstruction:
-    """The image of which coils have taken samples along a trajectory, by
+    """The image whose samples along a trajectory several coils measured, by
     CG-SENSE: conjugate gradients on the Toeplitz normal equations N x = b.
 
         min |A S x - d|^2 + l2 |x|^2,   N = S^H A^H A S,   b = S^H A^H d
         (A S x)_cj = sum_n S_cn x_n exp(-2 pi i k_j . n)
 
-    ADMM finds, with `tv` or `wavelet`, the minimum of
+    With `tv` or `wavelet`, ADMM minimises
 
         |A S x - d|^2 / 2 + tv sum |grad x|
         |A S x - d|^2 / 2 + wavelet sum |details of W x|
 
-    where W has four levels of orthogonal Haar wavelets, of any size, whose last
-    averages are not penalised.
+    where W has four levels of orthogonal Haar wavelets. The averages of the
+    last level are not penalised.
 
     Args:
         values: d: (coils, ...), or without coils the shape of the points.
-        points: k; or a plan at them for images (coils, *shape), in place of
-            shape, mesh, spec, tol and origin.
+        points: k; or a plan for them and for images (coils, *shape), which
+            replaces shape, mesh, spec, tol and origin.
         shape: pixels of the image along each dimension.
         maps: S, complex (coils, *shape); None finds an image for every coil.
-        iterations: steps of conjugate gradients; of ADMM in rounds of 5.
-        density: rounds of Pipe and Menon's weights for the adjoint that is the
-            start; 0 starts from zero.
-        l2, tv, wavelet: weights relative to the largest eigenvalue of N; the
-            last two, of which one is 0, also to the brightest pixel of the
-            start.
-        mesh, spec: cuts of images (coils, *shape), which they must divide.
-        tol: relative error of A, 1e-2 to 1e-6, of complex128 to 1e-12.
-        origin: pixels count from -(N // 2), "centre", or from 0, "corner".
+        iterations: steps of conjugate gradients; ADMM takes 5 in a round.
+        density: rounds of Pipe and Menon's weights for the start, which is the
+            weighted adjoint; 0 starts from zero.
+        l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv or
+            wavelet, one of them 0, also relative to the brightest pixel of
+            the start.
+        mesh, spec: sharding of images (coils, *shape), whose sizes divide.
+        tol: relative error of A, 1e-2 to 1e-6, or to 1e-12 in complex128.
+        origin: "centre", pixels count from -(N // 2), or "corner", from 0.
         report: called with a part of the work ("normal operator", "adjoint",
             "density", "start", "solve"), steps done and the residual (NaN
             before the first).
@@ -114,7 +114,7 @@ def reconstruct(
 
     Costs a plan, an adjoint of 2^d times the pixels, `density` gridding rounds
     without an FFT, and for each step and coil an FFT of 2^d times the pixels
-    there and back, of ADMM 7 / 5 of that and the halos of differences or
+    forward and back. ADMM costs 7 / 5 of that, and halos of differences or
     wavelets. Source: Pruessmann et al., "Advances in sensitivity encoding with
     arbitrary k-space trajectories", MRM 2001.
 

@@ -20,15 +20,15 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
 
     Args:
         array: a NumPy or JAX array, or anything with `shape`, `dtype` and
-            slices: each device's block is read by itself. Each process reads
-            its devices' blocks, of what must be one array to all. A PaddedArray
-            of this mesh moves between devices, to a spec of its own mesh axes.
+            slices, such as an open file: each process reads the blocks of its
+            devices, one by one. All processes must see the same array. A
+            PaddedArray of this mesh is moved to another spec of its mesh axes.
         mesh: a concrete device mesh; or a NamedSharding, which has a spec.
         spec: a PartitionSpec; several mesh axes may cut one dimension, and
             axes may stay idle.
 
     Returns:
-        A jax.Array where the mesh axes divide all sizes; else a PaddedArray,
+        A jax.Array if the mesh axes divide all sizes; else a PaddedArray,
         which every function of meshfft takes.
 
     Raises:

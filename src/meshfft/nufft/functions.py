@@ -53,51 +53,49 @@ def nufftn(
         axes: the transformed dimensions, one for each coordinate; by default
             the last.
         tol: largest error of a wave exp(..) at any point and sample: 1e-2 to
-            1e-6, and to 1e-12 in complex128. No value errs by more than tol
-            times the sum of |x|. The L2 error is on average at most tol times
-            the L2 norm of the values, if phases of x are random. Values that
-            cancel to far less than their terms have fewer digits.
-        sigma: cells of the fine grid for each sample of the image; by default
-            2, or with tol >= 1e-3 the cheapest of 2, 1.5 and 1.25 by the
-            model. A smaller one computes and sends less, for wider windows.
-        norm: as `fftn`, of the samples of the image.
-        origin: "corner": n counts from 0; "centre": from -(N // 2), as finufft
-            and MRI have it.
-        method: "kdft": the sum itself, by dense products; else as `fftn` of
-            the walk to a fine grid; "auto": the cheaper, if there are matrix
-            units.
-        order: "any" lets the fine grid end where points are cheapest;
-            "natural" keeps it cut as the image.
-        capacity: sends points that JAX traces to the devices that own their
-            cells, in `capacity` times the slots that a pair of devices would
-            need if points were drawn evenly. Points beyond have the value NaN,
-            and an image of such values is NaN. None: the fine grid goes to the
-            points, and nothing can overflow.
+            1e-6, and to 1e-12 in complex128. The error of a value is at most
+            tol times the sum of |x|. The L2 error is on average at most tol
+            times the L2 norm of the values, if phases of x are random. Values
+            that cancel to far less than their terms have fewer digits.
+        sigma: cells of the fine grid per sample of the image; by default 2, or
+            with tol >= 1e-3 the cheapest of 2, 1.5 and 1.25 by the model. A
+            smaller sigma computes and sends less, but needs wider windows.
+        norm: as `fftn`, by the number of samples of the image.
+        origin: "corner": n counts from 0; "centre": from -(N // 2), as in
+            finufft and MRI.
+        method: "kdft": the sum itself, by dense products; "auto": also this if
+            matrix units make it cheaper; others as `fftn`, for the fine grid.
+        order: "any" leaves the fine grid in the layout that is cheapest for
+            the points; "natural" keeps it sharded as the image.
+        capacity: None sends the fine grid to points that JAX traces, and
+            nothing can overflow. A number sends these points to the devices
+            that own their cells, in `capacity` times the slots that evenly
+            spread points need. Points without a slot have the value NaN, and
+            their adjoint image is NaN.
         precision: "float32" or "float64"; by default that of the image.
         ring, engine, wire: as `fftn`. A lossy wire carries the grid, its halos
-            and the values; its errors add to tol, by as much as
-            `print(mf.scattered_plan(...))` has.
-        spec, out_spec: how the image is cut if JAX hides that, and how the
-            values are to be.
+            and the values; `print(mf.scattered_plan(...))` has its error,
+            which adds to tol.
+        spec, out_spec: sharding of the image, if JAX hides it, and of the
+            values.
 
     Returns:
-        The values, batch dimensions first and then those of the points, cut by
-        all mesh axes that cut the image's transformed dimensions, along the
-        dimensions of the points (a PaddedArray if none divides).
+        The values, batch dimensions first and then those of the points. All
+        mesh axes that cut transformed dimensions of the image cut dimensions
+        of the points (a PaddedArray if none divides).
 
     Raises:
-        ValueError, TypeError: as `fftn`; points with another number of
-            coordinates than dimensions; a tolerance that the precision does
-            not have.
+        ValueError, TypeError: as `fftn`; points whose number of coordinates is
+            not that of the dimensions; a tolerance below the precision.
 
-    Costs one transform of the fine grid, padded on its way, a halo of a
-    window's width, width^d operations a point and one all-to-all of values (or
-    two, if one pair of devices would have most of them). Points on the host are
-    placed once, and kept for the next call. Points that JAX traces stay where
-    their values are, and the fine grid goes round a ring of its P devices: P -
-    1 hops; with a capacity points and values travel, in two all-to-alls, which
-    is less if there are fewer points than cells. Differentiable in x, and to
-    any order in traced points: each derivative loses about one digit.
+    Costs one transform of the fine grid, a halo of a window's width, width^d
+    operations a point, and one all-to-all of the values (or two, if one pair
+    of devices would have most of them). Points on the host are placed once,
+    and kept for the next call. Traced points stay on their devices, and the
+    fine grid is sent round a ring, in P - 1 hops; with a capacity two
+    all-to-alls send points and values, which is less if there are fewer points
+    than cells. Differentiable in x, and to any order in traced points; each
+    derivative in them loses about one digit.
 
     Source: Barnett, Magland, af Klinteberg, "A parallel non-uniform fast
     Fourier transform library", SISC 2019.
@@ -125,8 +123,8 @@ def nufftn_adjoint(
     capacity: float | None = None,
     **how: Unpack[FieldHow],
 ) -> Transformed:
-    """The image that samples of a spectrum add up to: the nonuniform FFT of
-    type 1, the adjoint of `nufftn`.
+    """The sum of waves with given values at scattered points: the nonuniform
+    FFT of type 1, the adjoint of `nufftn`.
 
         x[n] = sum_j c_j exp(2 pi i k_j . n)
 
@@ -136,13 +134,12 @@ def nufftn_adjoint(
         points: as `nufftn`.
         shape: the sizes of the image along the transformed dimensions, one for
             each coordinate.
-        axes: where these are in the result, in the order of `shape`; by
+        axes: the dimensions of the result for `shape`, in its order; by
             default the last.
         tol, sigma, norm, origin, method, ..., wire: as `nufftn`.
-        spec: how c is cut where JAX hides that.
-        out_spec: how the image is to be cut; by default by the mesh axes that
-            cut the values, each on another dimension as far as they
-            divide.
+        spec: sharding of c, if JAX hides it.
+        out_spec: sharding of the image; by default the mesh axes that cut the
+            values cut one dimension each, if they divide it.
 
     Returns:
         The image, batch dimensions first.
@@ -151,7 +148,7 @@ def nufftn_adjoint(
         ValueError, TypeError: as `nufftn`; values of another shape than the
             points.
 
-    Costs as `nufftn`. It is no inverse: weight the values by
+    Costs as `nufftn`. It is not the inverse: weight the values by
     `ScatteredPlan.density`, or solve with `.normal`.
 
     Source: as `nufftn`.
@@ -182,20 +179,19 @@ def scattered_plan(
     topology: Named | None = None,
     **how: Unpack[SpectrumHow],
 ) -> ScatteredPlan:
-    """Finds how to transform images of a shape at scattered points, without an
+    """A plan for transforms of images at scattered points, made without an
     image and without a device.
 
     Args:
-        shape: logical shape of the image, batch dimensions (coils) among it.
+        shape: logical shape of the image, with its batch dimensions (coils).
         points: where the spectrum is sampled.
         mesh, spec: as `plan`.
-        axes, tol, sigma, norm, origin, method, ..., wire: as `nufftn`; what
-            `solve` and `normal` iterate with is sent exactly.
-        slack: cells of the fine grid by which points may move while JAX traces
-            them.
-        balance: devices that own more points than the mean lend tiles of the
-            grid to others (True), or do not (False); by default they do where
-            devices have separate memories.
+        axes, tol, sigma, norm, origin, method, ..., wire: as `nufftn`; `solve`
+            and `normal` do not use a lossy wire.
+        slack: cells of the fine grid by which traced points may move.
+        balance: whether devices that own more points than the mean lend tiles
+            of the grid to other devices; by default if devices have separate
+            memories.
         dtype: type of the image.
         topology: as `plan`.
 

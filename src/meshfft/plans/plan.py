@@ -45,11 +45,11 @@ class Plan:
         mesh: the mesh it runs on, concrete or described; None for one device.
         dtype: the complex type it computes in; real arrays are of its planes'
             type.
-        options: method, order and so on, as asked for.
-        machine: what priced the walks.
+        options: method, order and so on, as requested.
+        machine: the machine model that priced the walks.
         dots: the ways to multiply that the precision allows.
-        sources: by slot, what steps take besides the array: Points of a
-            dimension, None where it is uniform, or tables.
+        sources: operands of steps besides the array, by slot: Points of a
+            dimension, None if it is uniform, or tables.
 
     >>> from jax.sharding import AbstractMesh
     >>> plan = mf.plan((256, 256), mesh=AbstractMesh((8,), ("x",)))
@@ -109,12 +109,12 @@ class Plan:
 
     @property
     def work(self) -> Work:
-        """What the walk costs one device."""
+        """Work of the walk on one device."""
         return self.walk.work(self.dtype.itemsize, self.machine.chip)
 
     @property
     def peak_bytes(self) -> int:
-        """Modelled bytes of one device at the peak, input and output too."""
+        """Modelled peak memory of one device, with input and output, in bytes."""
         return self.work.peak_bytes
 
     @property
@@ -140,15 +140,15 @@ class Plan:
         """The relative L2 error of the result, at most. No error measured on
         CPUs exceeds it (docs/accuracy.md); on TPUs and GPUs equal numbers may.
 
-        For samples at points it is relative to those of noise of the array's
-        norm, if their own are smaller.
+        For samples at points the norm is that of the samples or, if larger,
+        of those of noise with the array's norm.
         """
         return self.walk.error(self.dtype.itemsize)
 
     @property
     def compiler_options(self) -> dict[str, str | bool]:
-        """Options for a `jax.jit` of the caller's own around the plan, to send
-        while it computes (TPUs) or keep memory (CPUs). Eager calls have them.
+        """Compiler options for your own `jax.jit` around the plan: sending while
+        computing (TPUs), or memory that is kept (CPUs). Eager calls have them.
         """
         return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, plain=False))
 
@@ -193,8 +193,8 @@ class Plan:
 
     @method_on_arrays
     def inverse(self, y: AnyArray, *, donate: bool = False) -> Transformed:
-        """The input whose transform is y, by the walk reversed; what `s`
-        cropped away is zeros.
+        """The input whose transform is y, by the reversed walk; elements that
+        `s` cropped are zeros.
 
         Raises:
             ValueError: the samples are not uniform: their inverse is a system
@@ -215,8 +215,8 @@ class Plan:
         tol: float | None = None,
         iterations: int | None = None,
     ) -> Solution:
-        """The input whose samples are y, and what its value is worth: `ikdftn`
-        on stored arrays; at scattered points by the plan's own steps.
+        """The input whose samples are y, with its condition and residual, by
+        `ikdftn`; at scattered points by the plan's own steps.
 
         Raises:
             ValueError: as `ikdftn`; the plan has margins.
@@ -241,8 +241,8 @@ class Plan:
         return self._run(_adjoint(self.walk), y, donate)
 
     def device_mesh(self, devices: Sequence[jax.Device] | None = None) -> Mesh:
-        """These devices, by default all, in the order that was planned for,
-        on a mesh with Auto axes.
+        """A mesh of these devices, by default all, with Auto axes, in the order
+        that the plan expects.
 
         Raises:
             ValueError: their number, nodes or slices are not the plan's.

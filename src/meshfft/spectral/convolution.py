@@ -49,7 +49,7 @@ def convolve(
 
         wrap:   c[n] = sum_m a[m] b[n - m mod N]
         full:   c[n] = sum_m a[m] b[n - m], 0 <= n < N + M - 1
-        causal: the first N of these; what b has from N on has no effect
+        causal: the first N of these; elements of b from N on have no effect
         same:   N of these from (M - 1) // 2 on
         valid:  those for which the shorter array is within the longer one
 
@@ -59,15 +59,15 @@ def convolve(
     Args:
         a: a sharded, replicated or single-device array, or its real and
             imaginary part (re, im).
-        b: one that broadcasts to a along all dimensions but the axes, by
-            NumPy's rules; along these it may be shorter, and unless periodic
-            longer. On one device or on every device, or sharded as a is along
-            the dimensions that both have. Inside a `shard_map` with `spec=` it
-            is a block as a is, or the whole array.
+        b: the other array. It broadcasts to a by NumPy's rules, except along
+            the axes, where it may be shorter, or longer unless mode is "wrap".
+            It is on one device, replicated, or sharded as a along the
+            dimensions that both have. Inside a `shard_map` with `spec=` it is
+            a block, as a is, or the whole array.
         axes: the dimensions to convolve along; None means all.
         mode: "wrap", "causal", "full", "same" or "valid".
         method, ..., out_spec: as `multiply_spectrum`; spec of a, and of b if
-            it is cut.
+            it is sharded.
 
     Returns:
         The convolution, sharded as a; real if both are, float32 of 16-bit
@@ -75,12 +75,12 @@ def convolve(
         PaddedArrays if the mesh does not divide them.
 
     Raises:
-        ValueError, TypeError: an argument that does not fit, with what would.
+        ValueError, TypeError: an argument that does not fit.
 
-    Costs two transforms and one back, of any order, of N + M points at most;
-    of a b on every device nothing is sent if the walk of a leaves the axes
-    whole. Differentiable in both: the gradient of b is summed over what it was
-    broadcast to.
+    Costs two transforms and an inverse of at most N + M points, in the
+    cheapest order. A replicated b is not sent if the walk of a leaves the axes
+    whole. Differentiable in both; the gradient of b is summed over the
+    dimensions of its broadcast.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
     >>> mf.convolve(x, jnp.array([1.0, 1.0])).round(4).tolist()

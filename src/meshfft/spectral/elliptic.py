@@ -56,25 +56,24 @@ def poisson(
         f: as x of `multiply_spectrum`.
         lengths: the period along each axis, or the length from wall to wall;
             None means samples 1 apart.
-        axes: the dimensions of the Laplacian; None means all. Along all others
-            each index has its equation and its mean.
+        axes: the dimensions of the Laplacian; None means all. Other dimensions
+            are a batch of equations.
         boundary: "periodic", "dirichlet" (u = 0), "neumann" (slope 0), or one
-            for each axis; samples are then at (n + 1/2) length / N, half a
-            cell from the walls. "open": three axes without a boundary, and u
-            falls off as 1 / r; f is 0 near the edge.
+            for each axis; samples between walls are at (n + 1/2) length / N,
+            half a cell from them. "open": three axes without a boundary; u
+            falls off as 1 / r, and f must be 0 near the edge.
         method, ..., out_spec: as `multiply_spectrum`.
 
     Returns:
-        The solution, with the sharding of f; real if f is real. It is
-        exact for the waves of the grid: between walls sines, or cosines. The
-        error falls as N^-2 for other f, such as a constant one between walls
-        where u = 0.
+        The solution, with the sharding of f; real if f is real. It is exact
+        for the waves of the grid (between walls sines, or cosines). For other
+        f, such as a constant between walls where u = 0, errors fall as N^-2.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs a transform and one back, of any order: half the traffic of `fftn`
-    and `ifftn`. "open" transforms 1 + sqrt(3) times as many points along
+    Costs a transform and an inverse in the cheapest order: half the traffic of
+    `fftn` and `ifftn`. "open" transforms 1 + sqrt(3) times as many points along
     each axis of a cube. Differentiable. Source: Vico, Greengard, Ferrando,
     "Fast convolution with free-space Green's functions", 2016.
 
@@ -100,12 +99,12 @@ def helmholtz(
         u = T^-1 (T f / (k2 - |k|^2)),   and 0 where |k|^2 = k2
 
     Args:
-        k2: a real number; below 0 the equation is the screened one of Poisson.
+        k2: a real number; below 0 this is the screened Poisson equation.
         f, lengths, axes, boundary, method, ..., out_spec: as `poisson`, but
             not "open".
 
-    Returns, raises and costs as `poisson`. Waves with |k|^2 = k2 resonate: of
-    them f has none, or the equation no solution; they are left out.
+    Returns, raises and costs as `poisson`. Waves with |k|^2 = k2 resonate: if f
+    contains them the equation has no solution, so they are dropped.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> mf.helmholtz(x, -1.0, (6.283185307179586,)).round(4).tolist()

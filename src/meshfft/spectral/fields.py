@@ -59,27 +59,28 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
     Args:
         plan: a forward plan of uniform samples, of any order and of any kind
             but cosines and sines of type III.
-        lengths: the period along each axis of the plan, or from wall to wall
-            along those of cosines and sines; None means points 1 apart.
-        odd: 0 at the Nyquist frequency, that of N / 2 periods, which an even N
-            has. Use these k in odd functions such as 1j * k, as `derivative`
-            does, and plain ones in even functions such as k**2. The waves of
-            N / 2 and -N / 2 periods are one on the grid, so an odd function
-            has no value there: with the plain k, 1j * k makes a spectrum of no
-            real array, and derivatives of white noise through "rfft" and "fft"
-            differ by about sqrt(3 / N).
+        lengths: the period along each axis of the plan, or the length from
+            wall to wall for cosines and sines; None means points 1 apart.
+        odd: whether k is 0 at the Nyquist frequency of an even N, N / 2
+            periods. Use odd=True in odd functions such as 1j * k, as
+            `derivative` does, and plain k in even functions such as k**2. The
+            waves of N / 2 and -N / 2 periods are one on the grid, so an odd
+            function has no value there: with the plain k, 1j * k is not the
+            spectrum of a real array, and derivatives of white noise by "rfft"
+            and "fft" differ by about sqrt(3 / N).
 
     Returns:
-        Arrays in the order of the plan's axes, 1 long along all dimensions but
-        their own, so that they broadcast against the plan's result; cut as it
-        is, 0 in its margins, PaddedArrays if it is one, of the real type that
-        the plan computes in. If the plan's mesh is only described, as inside
-        `jit`, every device has all of them.
+        Real arrays in the order of the plan's axes. Each has size 1 along all
+        dimensions but one, so it broadcasts against the plan's result. It is
+        sharded as the result, 0 in its margins, and a PaddedArray if the
+        result is one. If the plan's mesh is only described, as inside `jit`,
+        the arrays are replicated.
 
     Raises:
-        ValueError: the plan is of an inverse transform, or at points; or
-            lengths that do not fit.
-        TypeError: no plan; lengths that are no numbers.
+        ValueError: a plan of an inverse transform or at points; lengths that
+            do not fit.
+        TypeError: an argument that is not a plan; lengths that are not
+            numbers.
 
     Each number is computed once on the host, as j * (2 pi / length).
 

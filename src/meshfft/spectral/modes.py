@@ -45,8 +45,8 @@ def pad_spectrum(
     spec: Where = None,
     out_spec: Where = None,
 ) -> Transformed:
-    """The spectrum on a finer grid of the function that a sharded spectrum
-    stands for, from N points to M along each axis.
+    """Pads a sharded spectrum to that of the same function on a finer grid,
+    from N points to M along each axis.
 
         Y[k] = M / N X[k] for |k| < N / 2,
                half of that for |k| = N / 2, 0 for all other k
@@ -78,9 +78,9 @@ def pad_spectrum(
     Raises:
         ValueError, TypeError: an argument that is missing or does not fit.
 
-    Sends about a block per device for each dimension that is cut, in a few
-    permutes, and nothing for the others: no gather. Differentiable; its
-    transpose is `truncate_spectrum`, but for the waves of N / 2 periods.
+    Sends about a block per device for each sharded dimension, in a few
+    permutes, without a gather. Differentiable; its transpose is
+    `truncate_spectrum`, except for the waves of N / 2 periods.
 
     >>> X = jnp.array([4.0, 1.0, 2.0, 1.0])
     >>> mf.pad_spectrum(X, (8,), kind="fft").tolist()
@@ -101,16 +101,16 @@ def truncate_spectrum(
     spec: Where = None,
     out_spec: Where = None,
 ) -> Transformed:
-    """The spectrum on a coarser grid, of the waves that this resolves, from N
-    points to M along each axis.
+    """Truncates a sharded spectrum to the waves that a coarser grid resolves,
+    from N points to M along each axis.
 
         Y[k] = M / N X[k] for |k| < M / 2,
                M / N (X[M / 2] + X[-M / 2]) for k = M / 2
 
-    It undoes `pad_spectrum`, with its arguments, result, errors and cost, but M
-    is at most N. With "rfft" name in `axes` every dimension that was
-    transformed, -1 in `s` where it stays: X[-M / 2] is the conjugate of
-    X[M / 2] at the negative of all other wavenumbers.
+    It undoes `pad_spectrum`, with the same arguments, result, errors and cost;
+    M is at most N. With kind="rfft", `axes` must have every transformed
+    dimension, with -1 in `s` for those that stay: X[-M / 2] is the conjugate
+    of X[M / 2] at the negative of all other wavenumbers.
 
     >>> X = jnp.array([8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0])
     >>> mf.truncate_spectrum(X, (4,), kind="fft").tolist()

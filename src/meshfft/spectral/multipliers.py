@@ -48,7 +48,7 @@ def multiply_spectrum(
     odd: bool = False,
     **how: Unpack[FieldHow],
 ) -> Any:
-    """A periodic array whose spectrum is multiplied by a function of wavenumbers.
+    """Multiplies the spectrum of a periodic array by a function of wavenumbers.
 
         y = F^-1 (f(k_1, ..., k_d) F x),   k = 2 pi j / length along each axis
 
@@ -56,29 +56,29 @@ def multiply_spectrum(
         x: a sharded, replicated or single-device array of samples of a
             periodic function, or its parts (re, im).
         f: called with the wavenumbers of each axis, which broadcast against
-            one another, 0 in padding; returns a factor that broadcasts to the
-            spectrum, or a pytree of them. If f(-k) is not the conjugate of
-            f(k), make x complex; this is not checked. Differentiable in arrays
-            that f uses.
+            one another and are 0 in padding; returns a factor that broadcasts
+            to the spectrum, or a pytree of factors. If f(-k) is not the
+            conjugate of f(k), make x complex; this is not checked.
+            Differentiable in arrays that f uses.
         axes: the dimensions to transform, in the order of f's arguments; None
             means all.
         lengths: the period along each axis; None means samples 1 apart.
-        odd: call f(*k, odd=q): q is k, but 0 at the Nyquist frequency, for
-            odd functions of k (see `wavenumbers`).
+        odd: call f(*k, odd=q), where q is k, but 0 at the Nyquist frequency,
+            for odd functions of k (see `wavenumbers`).
         spec, out_spec: as `fftn`; spec of x.
-        method, precision, ring, engine, wire: as `fftn`, of the transform and
-            of the one back. Those of a lossy wire err by e |x| max|f| at most
-            in the L2 norm, e the sum of what `print(mf.plan(...))` has for
-            each.
+        method, precision, ring, engine, wire: as `fftn`, for the transform and
+            the inverse. With a lossy wire the L2 error is at most
+            e |x| max|f|, where e is the sum of their errors in
+            `print(mf.plan(...))`.
 
     Returns:
-        The product, or a pytree of them, sharded as x; real if x is real.
+        The product, or a pytree of products, sharded as x; real if x is real.
 
     Raises:
         ValueError, TypeError: an argument, or a factor of f, that does not fit.
 
-    Costs a transform, of any order, and one back for each result. Outside `jit`
-    f runs op by op, without compilation; inside, it is fused with the rest.
+    Costs a transform in the cheapest order, and an inverse for each result.
+    Outside `jit` f runs op by op; inside, it is fused with the rest.
 
     >>> x = jnp.array([1.0, 2.0, 1.0, 0.0])
     >>> box = (6.283185307179586,)
@@ -125,30 +125,29 @@ def derivative(
     order one of the other kind: d/dx cos(k x) = -k sin(k x), k = pi j / length.
 
     Args:
-        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one length
-            for all axes may be a number; between walls it is that from wall to
-            wall.
+        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one number
+            is the length of all axes, and between walls it is the length from
+            wall to wall.
         axis: the dimension; several for a mixed derivative, with an order for
-            each, as axis=(0, 1), order=(1, 2).
-        order: how often to differentiate.
+            each, such as axis=(0, 1), order=(1, 2).
+        order: order of the derivative.
         boundary: "periodic", "dirichlet" (x = 0 at the walls), "neumann" (slope
             0), or one for each of `axis`; samples as `poisson`.
 
     Returns:
-        The derivative at the same points, with the sharding of x; real where
-        it is real. It is exact for waves of less than N / 2 periods, between
-        walls for sines or cosines; of x that is not 0 at a wall, or whose slope
-        is not, it does not converge there. That of
-        N / 2 periods, which an even N has, and the last sine between walls have
-        no derivative of odd order on the grid: 0, as by
-        `wavenumbers(plan, odd=True)`, which has the reason.
+        The derivative at the same points, with the sharding of x; real if x
+        is real. It is exact for waves of less than N / 2 periods, and between
+        walls for sines or cosines. At a wall it does not converge if x
+        ("dirichlet") or its slope ("neumann") is not 0 there. Derivatives of
+        odd order are 0 for the wave of N / 2 periods and for the last sine
+        between walls (`wavenumbers` explains why).
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs a transform along the axis and back, of any order: for an axis that
-    is cut into p shards, two all-to-alls of (p - 1)/p of a device's block,
-    real where the array is. Differentiable.
+    Costs a transform along the axis and an inverse, in the cheapest order: for
+    p shards of the axis, two all-to-alls of (p - 1)/p of a device's block,
+    real if the array is. Differentiable.
 
     >>> x = jnp.array([0.0, 1.0, 0.0, -1.0])
     >>> mf.derivative(x, 0, lengths=6.283185307179586).round(4).tolist()

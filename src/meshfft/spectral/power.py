@@ -37,13 +37,13 @@ Bins = int | Sequence[float] | None
 
 
 class PowerSpectrum(NamedTuple):
-    """Power by wavenumber, all of it on every device.
+    """Power by wavenumber, replicated on every device.
 
     Attributes:
         k: the mean wavenumber of each bin's modes; the middle of an empty bin.
         power: the mean of |X|^2, or of X conj(Y), over them; 0 if there are
             none.
-        counts: how many they are.
+        counts: the number of modes in each bin.
 
     >>> found = mf.power_spectrum(jnp.array([1.0, 0.0, -1.0, 0.0]))
     >>> found.counts.tolist()
@@ -68,26 +68,26 @@ def power_spectrum(
 
     Args:
         x, lengths, method, ..., wire: as `multiply_spectrum`.
-        bins: how many equal ones from 0 to the largest |k|; or their edges,
-            ascending, the first of them 0 or more. None: as wide as the least
-            wavenumber 2 pi / max(lengths), around its multiples, as many as
-            hold all modes.
+        bins: the number of equal bins from 0 to the largest |k|; or their
+            edges, nonnegative and ascending. None means bins around the
+            multiples of the smallest wavenumber, 2 pi / max(lengths), up to
+            the largest mode.
         axes: the dimensions to transform; None means all. The modes of the
             lines along all remaining axes are counted together.
 
     Returns:
         A PowerSpectrum. If the bins hold all modes, sum(power * counts) is the
-        mean of |x|^2 along the axes, summed over all other dimensions. Modes
-        that half a spectrum leaves out are counted. A bin has its lower edge,
-        the last one both. |k| has the precision of the array: a mode near an
-        edge may be on either side.
+        mean of |x|^2 along the axes, summed over all other dimensions. The
+        counts include modes that half a spectrum leaves out. A bin includes
+        its lower edge, and the last bin both edges. |k| has the precision of
+        the array, so a mode near an edge may be in either bin.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs half a transform's traffic, of any order, a few real arrays of a
-    block's size, and a sum over devices of the bins alone. Differentiable in
-    x. For a density in wavenumber space multiply by the box's volume.
+    Sends half as much as `fftn`, and sums only the bins over devices; memory
+    for a few real arrays of a block's size. Differentiable in x. For a density
+    in wavenumber space multiply by the box's volume.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> mf.power_spectrum(x, (6.283185307179586,)).power.round(4).tolist()
@@ -115,8 +115,8 @@ def cross_spectrum(
         power = mean of X[k] conj(Y[k]) over the modes of a bin,
         X[k] = 1/N sum_n x[n] exp(-i k n)
 
-    It is real for two real arrays, because the modes k and -k are each other's
-    conjugates. The correlation of two fields, scale by scale, is
+    It is real for two real arrays, whose modes at k and -k are conjugates. The
+    correlation of two fields, scale by scale, is
 
         r = power of (x, y) / sqrt(power of x times power of y), bin by bin
 
