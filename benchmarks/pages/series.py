@@ -1,7 +1,7 @@
 """Series: numbers of benchmarks/results by name and key, which pages quote.
 
 FFT own                   seconds by size: Table I, a column of COLUMNS; `own/meshfft` has their ratios
-kdft-2d its efficiency    by cores: a figure of strong scaling, the paper's way ("its") or meshfft's ("ours")
+kdft-2d its efficiency    by cores: strong scaling of the paper's algorithm
 single permutes           milliseconds by cores, of the third dimension
 pod compute               seconds by program, compiled for a described pod
 beside jnp-sharded        times as long as meshfft, by the mesh of 256^3
@@ -38,10 +38,9 @@ def of_paper(rows: Sequence[Row]) -> Named:
         yield from _of_table(family, {c: {str(one.n): getattr(one, c) for one in lines} for c in COLUMNS})
     pairs = zip(table["KDFT"], table["FFT"], strict=True)
     yield "KDFT/FFT own", Series({str(a.n): a.own / b.own for a, b in pairs if a.own and b.own}, "{:.2f}".format)
-    for scaling, whose in itertools.product(SCALINGS, ("its", "ours")):
-        made = find(rows, figure=scaling.name, quantity="total")
-        curve = [row for row in made if row.algorithm.startswith("paper") == (whose == "its")]
-        yield from _of_figure(f"{scaling.name} {whose}", curve)
+    for scaling in SCALINGS:
+        its = WAYS[scaling.family][0].name
+        yield from _of_figure(f"{scaling.name} its", find(rows, figure=scaling.name, algorithm=its, quantity="total"))
     for name in ("permute", "einsum"):
         single = find(rows, quantity=f"single {name}")
         yield f"single {name}", Series({str(row.cores): 1e3 * row.seconds for row in single})
@@ -68,7 +67,7 @@ def _of_figure(name: str, rows: Sequence[Row]) -> Named:
     share = {cores: 100 * links[cores] / spent for cores, spent in total.items()}
     efficiency = _efficiency(total)
     lost = {cores: spent * (1 - efficiency[cores]) for cores, spent in total.items()}
-    yield from ((f"{name} {what}", Series(it)) for what, it in (("total", total), ("links", links), ("lost", lost)))
+    yield from ((f"{name} {what}", Series(it)) for what, it in (("links", links), ("lost", lost)))
     yield f"{name} compute", Series({cores: spent - links[cores] for cores, spent in total.items()})
     yield f"{name} products", Series({str(row.cores): row.parts["products"] for row in rows})
     yield f"{name} efficiency", Series(efficiency, "{:.2f}".format)
