@@ -88,6 +88,26 @@ def test_results_may_be_deleted_or_donated(mesh: jax.sharding.Mesh) -> None:
     np.testing.assert_allclose(z, x, atol=1e-5)
 
 
+@pytest.mark.parametrize("axes", [None, ()])
+def test_a_call_on_a_numpy_array_is_over_when_it_returns(axes: tuple[int, ...] | None) -> None:
+    """Catches a result that changes when the caller writes to the array, whose memory the program reads."""
+    size = 8 * np.prod(BIG)
+    memory = np.empty(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64  # as XLA wants memory that it does not copy
+    x = memory[start : start + size].view("c8").reshape(BIG)
+    x[:] = 1
+    y = mf.fftn(x, axes=axes)
+    x[:] = 2
+    assert np.sum(np.abs(y)) == np.prod(BIG)
+
+
+def test_a_new_shape_compiles_one_program(caplog: pytest.LogCaptureFixture) -> None:
+    """Catches a program of its own that only copies a NumPy array: it doubles the time of a first call."""
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        mf.ifft(np.ones((3, 37)))
+    assert sum("Finished XLA compilation" in record.message for record in caplog.records) == 1, caplog.text
+
+
 def test_programs_of_the_caller_have_no_token(mesh: jax.sharding.Mesh) -> None:
     """Catches a second result in programs that are not ours to launch."""
     assert "s8[0]" not in str(jax.jit(mf.fftn).lower(_array(mesh)).compile().as_text())

@@ -47,7 +47,7 @@ def over(
     Raises as `fftn`, or TypeError for a complex array if the transform is real.
     """
     options = options_of(how, known)
-    request = read(a, how.get("spec"))
+    request = read(a, how.get("spec"), in_place=not options.donate)
     if isinstance(request.arrays[0], LaidOut):  # XLA expects the sharding of the array, and would move the result there
         options = options._replace(order="natural")
     s, axes = None if s is None else lengths_of(s), None if axes is None else integers(axes, "axes")

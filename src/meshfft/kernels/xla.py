@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.experimental.layout import Layout, with_layout_constraint
 
@@ -100,10 +101,15 @@ def _with_chirps(block: Array, dims: tuple[int, ...], sign: int, way: str) -> Ar
 
 
 def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
-    """Three dimensions per call. Backward XLA divides by N, which norm="forward" undoes."""
+    """Three dimensions per call, without jnp.fft, which takes JAX longer to trace. Backward XLA divides by N."""
     while dims:
         last, dims = dims[-3:], dims[:-3]
-        block = jnp.fft.fftn(block, axes=last) if sign < 0 else jnp.fft.ifftn(block, axes=last, norm="forward")
+        order = (*(d for d in range(block.ndim) if d not in last), *last)
+        lengths = tuple(block.shape[d] for d in last)
+        moved = block if order == tuple(range(block.ndim)) else lax.transpose(block, order)
+        lines = lax.fft(moved, lax.FftType.FFT if sign < 0 else lax.FftType.IFFT, lengths)
+        lines = lines if sign < 0 else lines * lines.dtype.type(math.prod(lengths))
+        block = lines if moved is block else lax.transpose(lines, np.argsort(order))
     return block
 
 

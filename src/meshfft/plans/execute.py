@@ -32,7 +32,7 @@ from ..steps.problem import Problem
 from ..walks.choice import NOTHING, find_walk, goal_of, moves
 from ..walks.walk import Walk
 from .primitive import Operands, bind
-from .request import formed, read
+from .request import formed, on_host, read
 
 PROGRAMS = 256  # cached programs, each for one walk on one mesh
 LOG = logging.getLogger("meshfft")
@@ -67,6 +67,8 @@ def applied(
     plain = not planes and stored[0].dtype == dtype
     program, begun = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
     results = in_turn(program, stored, operands)
+    if any(map(on_host, stored)):  # the program reads memory that the caller may write to
+        results[0].block_until_ready()  # as all are
     if begun:
         _tell(time.perf_counter() - begun[0])
         begun.clear()

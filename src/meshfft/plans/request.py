@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Sharding
+from jax.extend.core import get_opaque_trace_state
+from jax.sharding import Sharding, SingleDeviceSharding
 from jax.typing import ArrayLike
 
 from ..layout.layout import AnyMesh, Layout, Spec, hashed_once
 from ..layout.memory import Room, room, room_of
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed, stored_of
-from ..layout.reading import check_context, check_kept, is_plain, seen, seen_by_sharding
+from ..layout.reading import check_context, check_kept, is_hashable, is_plain, seen, seen_by_sharding
 from ..machine.machine import Machine
 from ..machine.topology import machine_of
 from ..numerics.dtypes import check_numeric, wide_types
@@ -29,6 +30,8 @@ P = ParamSpec("P")
 S = TypeVar("S", covariant=True)
 Owner = TypeVar("Owner")
 Function = Callable[Concatenate[AnyArray, P], Transformed]
+with jax.ensure_compile_time_eval():
+    EAGER = get_opaque_trace_state(convention="flax")  # outside of every transformation of JAX
 
 
 @hashed_once
@@ -62,8 +65,12 @@ class Request(NamedTuple):
         return self.setting.start.shape
 
 
-def read(a: AnyArray, spec: Spec | None = None) -> Request:
-    arrays, planes = received(a), is_planes(a)
+def read(a: AnyArray, spec: Spec | None = None, in_place: bool = False) -> Request:
+    """The request of an array. `in_place`: a program on one CPU device may read the memory of a NumPy array, and the
+    caller of that program waits for it; JAX copies by a program of its own for each shape.
+    """
+    in_place = in_place and not isinstance(a, jax.Array) and _is_eager_on_cpu()
+    arrays, planes = received(a, in_place), is_planes(a)
     setting = _setting(arrays[0], spec)
     if len(arrays) == 1:
         return Request(arrays, setting, planes)
@@ -73,11 +80,11 @@ def read(a: AnyArray, spec: Spec | None = None) -> Request:
     return Request(arrays, dataclasses.replace(setting, many=2), planes)
 
 
-def received(a: AnyArray) -> tuple[AnyStored, ...]:
+def received(a: AnyArray, in_place: bool = False) -> tuple[AnyStored, ...]:
     """The argument as one array or two planes; raises TypeError if it is no array of numbers."""
     if hasattr(type(a), "turns"):  # Points, or Scattered in nufft/
         raise TypeError(f"the array is {a!r}, which are points: give the array first and the points second")
-    return (_array(a),) if isinstance(a, jax.Array) else tuple(map(_array, parts(a)))
+    return (_array(a),) if isinstance(a, jax.Array) else tuple(_array(part, in_place) for part in parts(a))
 
 
 def parts(a: AnyArray) -> tuple[OnePlane, ...]:
@@ -103,17 +110,45 @@ def formed(arrays: tuple[AnyStored, ...]) -> Transformed:
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
 
-def _array(a: ArrayLike | PaddedArray) -> AnyStored:
+def _array(a: ArrayLike | PaddedArray, in_place: bool = False) -> AnyStored:
     if isinstance(a, jax.Array | PaddedArray):
         check_numeric(a.dtype)
         check_kept(a)
         return a
     array = np.asarray(a)
     check_numeric(array.dtype)
-    return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if not in_place:
+        return jnp.asarray(array)
+    return cast(Array, array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False))
+
+
+def on_host(x: object) -> bool:
+    """Whether an array of a request is in place."""
+    return isinstance(x, np.ndarray)
+
+
+def _is_eager_on_cpu() -> bool:
+    if get_opaque_trace_state(convention="flax") != EAGER or not jax.sharding.get_abstract_mesh().empty:
+        return False
+    (device,) = tuple[jax.Device, ...](_one_device().device_set)
+    return device.platform == "cpu"
+
+
+def _one_device() -> Sharding:
+    """The sharding that JAX gives a NumPy array."""
+    return _alone(jax.config.jax_default_device)  # type: ignore[attr-defined]
+
+
+@functools.lru_cache(maxsize=16)
+def _alone(default: jax.Device | str | None) -> Sharding:
+    return SingleDeviceSharding(default if isinstance(default, jax.Device) else jax.local_devices(backend=default)[0])
 
 
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
+    if on_host(x):
+        known = _by_sharding if is_hashable(spec) else _by_sharding.__wrapped__
+        return known(x.shape, x.dtype, _one_device(), spec, wide_types())
     if is_plain(x, spec):
         setting = _by_sharding(x.shape, x.dtype, x.sharding, spec, wide_types())
         check_context(setting.mesh)
