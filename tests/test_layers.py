@@ -23,9 +23,9 @@ nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short
 tpu: passes price strips wires / engine gridding / trials / fft
 steps: problem / base / exchange halo local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense / real_fft
-walks: walk / search / choice
-plans: deferred / deferred_primitive / picture primitive request table / execute options / iterative_solve
-    / inverse_solve / plan / planning
+walks: walk / picture search / choice
+plans: deferred / deferred_primitive / primitive request table / execute options / iterative_solve
+    / inverse_solve / plan / measured / planning
 nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
 nufft: penalties points / problem / post_transform moving / solvers / inverse / plan / planning / functions
 nufft.type3: traced / known / functions
@@ -34,7 +34,7 @@ spectral: fields picture / operand walls / convolution elliptic modes multiplier
 inspect: schedule / hlo rates / aot / trace
 io: grid refusals / source / flat record / labels nifti / hdf5 zarr / hdf5_writer ismrmrd / writing
 out_of_core: tiles / journal passes transfer / run
-cli: output / flags / cluster points / request scattered / measure plan reconstruct transform / app
+cli: output / flags / cluster points / request scattered / measure / plan reconstruct transform / app
 """
 
 

@@ -1,4 +1,4 @@
-"""What one process keeps for the next: compiled programs, and verdicts on kernels.
+"""What one process keeps for the next: compiled programs, verdicts on kernels, and choices of walks.
 
 Programs are kept by JAX's persistent cache, whose key has the program, its options, the devices and the versions. By
 default its folder is the user's own, because JAX executes what it reads there; the name has the instructions that the
@@ -25,9 +25,9 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -152,14 +152,15 @@ def failing(trials: Iterable[Trial], device: jax.Device) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=4096)
 def _verdict(trial: Trial, device: jax.Device) -> Verdict:
     """The verdict that is kept, or that of a trial now."""
-    facts = {"kernel": trial.name, "bound": trial.bound, **_circumstances(device)}
-    file = _file(facts)
-    verdict = None if file is None else _read(file)
+    facts = {"kernel": trial.name, "bound": trial.bound, **circumstances(device)}
+    verdict = _as_verdict(recall(FOLDER, facts))
     if verdict is None:
         with concurrent.futures.ThreadPoolExecutor(max_workers=1) as apart:
             verdict, lasting = apart.submit(_tried, trial, device).result()
-        if file is not None and lasting:
-            verdict = _kept(file, facts, verdict)
+        if lasting:
+            keep(FOLDER, facts, verdict._asdict(), overwrite=_as_verdict(recall(FOLDER, facts)) is None)
+            verdict = _as_verdict(recall(FOLDER, facts)) or verdict
+    file = _file(FOLDER, facts)
     where = f"kept in {file.parent}" if file else "kept for this process; with mf.cache() it would be for others too"
     if verdict.fault:
         what = "kernel %s %s on %s: XLA's engine is taken instead (%s)"
@@ -197,34 +198,42 @@ def _first_line(error: Exception) -> str:
     return " ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])[:WORDS]
 
 
-def _circumstances(device: jax.Device) -> dict[str, str]:
-    """What a verdict holds for."""
+def _as_verdict(said: Mapping[str, Any] | None) -> Verdict | None:
+    """A kept verdict; None if it is missing or damaged."""
+    try:
+        return None if said is None else Verdict(str(said["fault"]), float(said["error"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def circumstances(device: jax.Device) -> dict[str, str]:
+    """What a verdict or a choice holds for."""
     versions = {"jax": jax.__version__, "meshfft": __version__, "runtime": device.client.platform_version}
     return {"device": device.device_kind, **versions}
 
 
-def _file(facts: dict[str, object]) -> Path | None:
-    """The file of a verdict; None without a folder of JAX's, or with one that is no file system's."""
-    folder = jax.config.values["jax_compilation_cache_dir"]
-    if not folder or "://" in str(folder) or not jax.config.values["jax_enable_compilation_cache"]:
+def recall(folder: str, facts: Mapping[str, object]) -> Mapping[str, Any] | None:
+    """What is kept for these facts; None if it is missing or damaged."""
+    try:
+        said = json.loads(file.read_text()) if (file := _file(folder, facts)) else None
+    except (OSError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def keep(folder: str, facts: Mapping[str, object], said: Mapping[str, object], overwrite: bool = True) -> None:
+    """Keeps something for these facts; without `overwrite`, unless another process was first."""
+    if (file := _file(folder, facts)) is not None:
+        with contextlib.suppress(OSError):  # nobody may write there, or the disk is full: it is kept for this process
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with replacing(file, overwrite=overwrite) as new:
+                new.write_text(json.dumps({**facts, **said}, indent=1))
+
+
+def _file(folder: str, facts: Mapping[str, object]) -> Path | None:
+    """The file for some facts; None without a folder of JAX's, or with one that is no file system's."""
+    own = jax.config.values["jax_compilation_cache_dir"]
+    if not own or "://" in str(own) or not jax.config.values["jax_enable_compilation_cache"]:
         return None
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return Path(folder) / FOLDER / f"{key[:32]}.json"
-
-
-def _read(file: Path) -> Verdict | None:
-    """A kept verdict; None if it is missing or damaged."""
-    try:
-        said = json.loads(file.read_text())
-        return Verdict(str(said["fault"]), float(said["error"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _kept(file: Path, facts: dict[str, object], verdict: Verdict) -> Verdict:
-    """The verdict once it is kept, or that of another process which was first."""
-    with contextlib.suppress(OSError):  # nobody may write there, or the disk is full: it is kept for this process
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(file, overwrite=_read(file) is None) as new:
-            new.write_text(json.dumps({**facts, **verdict._asdict()}, indent=1))
-    return _read(file) or verdict
+    return Path(own) / folder / f"{key[:32]}.json"

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
 from meshfft.cli import cluster
-from meshfft.cli.plan import _print_breakdown
+from meshfft.cli.measure import _print_breakdown
 from meshfft.inspect.hlo import KINDS
 from meshfft.inspect.trace import Breakdown, figure_of
 

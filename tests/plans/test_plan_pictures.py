@@ -16,7 +16,8 @@ from strategies import Case, cases
 import meshfft as mf
 from meshfft.layout.layout import from_spec
 from meshfft.numerics.units import bound
-from meshfft.plans import execute, picture
+from meshfft.plans import execute
+from meshfft.walks import picture
 
 PLAN = mf.plan((97, 64, 89), mesh=AbstractMesh((2, 2, 2), ("x", "y", "z")), spec=P("x", "y", "z"))
 

@@ -19,9 +19,9 @@ from ..machine.chip import Figure
 from ..machine.chips import chip_for
 from . import flags
 from .cluster import PACKAGES
-from .measure import measure
+from .measure import measure, profile
 from .output import ended, guarded, occupy, print_json, say, warn
-from .plan import plan, profile
+from .plan import plan
 from .reconstruct import reconstruct
 from .scattered import nufft
 from .transform import transform

@@ -213,10 +213,10 @@ def start_mesh(sizes: dict[str, int]) -> Mesh:
         devices = [device for process in range(processes) for device in jax.local_devices(process)[:share]]
         if len(devices) < count:
             raise ValueError(f"the mesh has {share} devices a process and some have fewer: make it smaller")
-    return _mesh(sizes, devices)
+    return mesh_of(sizes, devices)
 
 
-def _mesh(sizes: dict[str, int], devices: Sequence[jax.Device]) -> Mesh:
+def mesh_of(sizes: dict[str, int], devices: Sequence[jax.Device]) -> Mesh:
     axes = (AxisType.Auto,) * len(sizes)
     return jax.make_mesh(tuple(sizes.values()), tuple(sizes), axes, devices=devices[: math.prod(sizes.values())])
 
@@ -240,7 +240,7 @@ def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
 def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
     """The mesh that would run here, for planning; of CPU devices that are not started if there are too few devices."""
     if math.prod(sizes.values()) <= len(jax.devices()):
-        return _mesh(sizes, jax.devices())
+        return mesh_of(sizes, jax.devices())
     kind = jax.make_mesh((1,), ("x",), devices=jax.devices("cpu")[:1]).abstract_mesh.abstract_device
     described: AbstractMesh = describe_mesh(sizes).update(abstract_device=kind)
     return described

@@ -26,6 +26,7 @@ from rich.text import Text
 
 from ..io.grid import Box
 from ..io.source import Source
+from ..plans.table import filled
 
 P = ParamSpec("P")
 MOST_TEXT = 1000
@@ -56,6 +57,10 @@ class Lost(io.TextIOBase):
 
 def say(text: str = "") -> None:
     _print(shown(text) + "\n")
+
+
+def say_filled(text: str) -> None:
+    say(filled(text))
 
 
 def warn(text: str) -> None:

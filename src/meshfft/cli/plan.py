@@ -1,15 +1,9 @@
-"""`meshfft plan`: steps, seconds, memory and traffic of a transform on a mesh, without its devices.
-
-`meshfft profile`: the time of each step by kind of work, measured on the devices here.
-"""
+"""`meshfft plan`: steps, seconds, memory and traffic of a transform on a mesh, without its devices."""
 
 import contextlib
 import functools
-import json
 import math
-import tempfile
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import jax
@@ -18,11 +12,7 @@ from jax.sharding import Mesh
 
 import meshfft
 
-from ..atomic import replacing
-from ..extras import versions_of
 from ..inspect.aot import compile_plan, compile_seconds, mesh_for, report, timeline
-from ..inspect.hlo import KINDS
-from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
 from ..layout.layout import axis_sizes
 from ..layout.memory import device_bytes
 from ..machine.topology import mesh_call
@@ -30,12 +20,12 @@ from ..numerics.units import plain
 from ..out_of_core.tiles import Passes
 from ..plans.plan import Plan
 from ..plans.planning import ranked
-from ..plans.table import filled, memory_words, mesh_words
-from ..spectral.picture import check_picture
+from ..plans.table import memory_words, mesh_words
 from ..walks.search import METHODS
 from . import flags
-from .cluster import check_memory, describe_mesh, mesh_here, start_mesh, use_tpu_compiler
-from .output import bar, guarded, print_columns, print_json, say, waiting
+from .cluster import describe_mesh, mesh_here, use_tpu_compiler
+from .measure import plan_by_trials
+from .output import guarded, print_columns, print_json, say, say_filled, waiting
 from .request import SamplingFlags, check_alone, read_sampling, sampled_options
 
 _rounded = functools.partial(plain, digits=3)
@@ -58,6 +48,7 @@ def plan(
     points_unit: flags.PointsUnitFlag = None,
     memory: Annotated[str | None, flags.option("SIZE", "In passes over the disk: 8GB a process.")] = None,
     compiling: Annotated[bool, flags.switch("--compile", "Compile it too, for --topology.")] = False,
+    trying: Annotated[bool, flags.switch("--measure", "Run five walks here, and take the fastest.")] = False,
     as_json: flags.JsonFlag = False,
 ) -> None:
     """Show the steps, memory and traffic of a transform.
@@ -71,7 +62,12 @@ def plan(
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     options = how.read()
     if memory is not None:
-        useless: flags.Keywords = {"--topology": topology, "--spec": how.spec, "--points": points}
+        useless: flags.Keywords = {
+            "--topology": topology,
+            "--spec": how.spec,
+            "--points": points,
+            "--measure": trying or None,
+        }
         found = _passes(lengths, memory, mesh, options, useless)
         print_json(found.to_dict()) if as_json else say(str(found))
         return
@@ -81,8 +77,11 @@ def plan(
         options.pop("shape")
     if compiling:
         use_tpu_compiler()
-    with waiting("finding the cheapest plan"):
-        best, *others = _candidates(lengths, mesh, topology, how.spec, options)
+    if trying and topology is not None:
+        raise ValueError(f"--measure runs plans on the devices here, --topology is {topology}: leave one of them out")
+    with waiting("trying walks" if trying else "finding the cheapest plan") as tell:
+        tried = [plan_by_trials(lengths, mesh, how.spec, options, tell)] if trying else None
+        best, *others = tried or _candidates(lengths, mesh, topology, how.spec, options)
     with waiting(f"compiling for {topology}") if compiling else contextlib.nullcontext():
         made = _compiled(best, topology) if compiling and topology else None
     expected = compile_seconds(best) if topology else None
@@ -97,7 +96,7 @@ def plan(
         say(f"Compiling it takes {seconds} s of one core, an estimate from other plans.")
     if topology:
         call = mesh_call(best.machine, axis_sizes(best.mesh))
-        _say_filled(f"Its mesh: {call or 'plan.device_mesh(), as no call of JAX makes it'}.")
+        say_filled(f"Its mesh: {call or 'plan.device_mesh(), as no call of JAX makes it'}.")
     if others:
         _print_others(best, others[:OTHERS])
     if made:
@@ -180,7 +179,7 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
         waited = sum(one["waited_seconds"] for one in made["collectives"] if (one["step"] or 0) == j)
         rows.append(["   compiler", *map(_rounded, [*units, waited])])
     say()
-    _say_filled(
+    say_filled(
         f"Modelled seconds of each step on {chip.name}: by the cost model; and by the compiler's cycles, with the "
         "waits for links that its schedule leaves."
     )
@@ -189,112 +188,15 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
     hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])
     count = sum(one["times"] for one in made["collectives"])
     memory = memory_words(made["peak_bytes_per_device"], plan.machine)
-    _say_filled(f"By the compiler it {memory}; {hidden} of {count} collectives have work under them.")
+    say_filled(f"By the compiler it {memory}; {hidden} of {count} collectives have work under them.")
     if kernels["times"]:
         price = "their own compiled schedules, or the memory that they read and write where that takes longer"
-        _say_filled(
+        say_filled(
             f"The compiler has no estimate for {kernels['times']} kernels. They count by {price}: "
             f"{_rounded(kernels['cycles'] / clock)} s, under vector."
         )
     compute, links = _rounded(spent["compute"]), _rounded(spent["links"])
-    _say_filled(
+    say_filled(
         f"Played through in the compiler's order it takes {_rounded(spent['total'])} s: {compute} s of computing and "
         f"{links} s of links, less what runs at the same time."
     )
-
-
-def _say_filled(text: str) -> None:
-    say(filled(text))
-
-
-@guarded
-@flags.with_flags
-def profile(
-    shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
-    mesh: Annotated[str, flags.option("P,P,...", "Devices along mesh axes x, y, z, w: 2,2,2.")],
-    how: flags.PlanFlags,
-    runs: Annotated[int, flags.option("N", "How often it runs.")] = 5,
-    trace: Annotated[Path | None, flags.option("DIR", "Keep the trace here, for Perfetto.")] = None,
-    figure: Annotated[Path | None, flags.option("FILE", "Draw it: .png, .pdf, .svg.")] = None,
-    rows: Annotated[Path | None, flags.option("FILE", "Write the rows here, as JSON lines.")] = None,
-    as_json: flags.JsonFlag = False,
-) -> None:
-    """Show where the time goes: products, FFTs, permutes, all-to-alls, copies and idling of every step.
-
-    Runs on accelerators if there are enough of them, else on CPU devices that
-    share the cores. An existing figure or file of rows is replaced.
-    """
-    options = how.read()
-    lengths, sizes = flags.read_sizes(shape, "the shape", "256,256,256"), flags.read_mesh(mesh)
-    spec = flags.read_spec(how.spec, sizes, len(lengths))
-    _check(runs, trace, figure, rows)
-    laid = start_mesh(sizes)
-    plan = meshfft.plan(lengths, mesh=laid, spec=spec, **options)
-    check_memory(plan.peak_bytes, laid.local_devices)
-    with tempfile.TemporaryDirectory() as scratch, bar(runs, in_bytes=False) as progress:
-        progress.begin("run")
-        found = profiled(plan, laid, runs, trace or Path(scratch), lambda: progress.advance(1))
-    record, files = {**_facts(plan, laid), **found.to_dict()}, {"trace": trace, "figure": figure, "rows": rows}
-    _write(found, record, figure, rows)
-    if as_json:
-        print_json({**record, **{name: path and str(path) for name, path in files.items()}})
-        return
-    say(f"{plan}\n")
-    _print_breakdown(found, record["how"])
-    for path in filter(None, files.values()):
-        say(f"Wrote {path}{', to open at https://ui.perfetto.dev' * (path is trace)}.")
-
-
-def _check(runs: int, trace: Path | None, figure: Path | None, rows: Path | None) -> None:
-    flags.check_count(runs, "--runs", "runs")
-    check_profiler(jax.config.values["jax_platforms"])
-    if trace is not None and not (folder := trace if trace.exists() else trace.resolve().parent).is_dir():
-        raise NotADirectoryError(f"{folder} is not a folder: make it first, or name another")
-    if figure is not None:
-        check_picture(figure, overwrite=True)
-    flags.check_rows(rows)
-
-
-def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:
-    facts = plan.to_dict()
-    return {
-        "transform": facts["kind"],
-        **{name: facts[name] for name in ("shape", "dtype", "mesh", "method", "order", "wire")},
-        "steps": [step.name(layout) for step, layout in plan.walk.pairs],
-        "device": mesh.devices.flat[0].device_kind,
-        "made_by": versions_of(("meshfft", "jax")),
-    }
-
-
-def _write(found: Breakdown, record: dict[str, Any], figure: Path | None, rows: Path | None) -> None:
-    if figure is not None:
-        shape, mesh = (" x ".join(map(str, sizes)) for sizes in (record["shape"], record["mesh"].values()))
-        what = f"{record['transform']} of {shape} {record['dtype']}, method {record['method']}, mesh {mesh}"
-        with replacing(figure, overwrite=True) as temporary:
-            figure_of(found, f"{what}, on {record['device']}").savefig(temporary, format=figure.suffix[1:])
-    if rows is not None:
-        shared = {"benchmark": "profile", **{name: value for name, value in record.items() if name != "parts"}}
-        with replacing(rows, overwrite=True) as temporary:
-            temporary.write_text("".join(json.dumps({**shared, **part}) + "\n" for part in record["parts"]))
-
-
-def _print_breakdown(found: Breakdown, how: str) -> None:
-    (unit, size), (steps, kinds), total = unit_for(found.wall), found.used, found.seconds.mean(0)
-    rows = [[found.steps[j], *_numbers([*total[j, kinds], total[j].sum()], size)] for j in steps]
-    shares = [f"{100 * part / found.wall:.1f}%" for part in total.sum(0)[kinds]]
-    sums = [["run", *_numbers([*total.sum(0)[kinds], total.sum()], size)], ["share", *shares, ""]]
-    if len(found.devices) > 1:
-        by_device = found.seconds.sum(1)[:, kinds]
-        sums += [["least of a device", *_numbers(by_device.min(0), size), ""]]
-        sums += [["most of a device", *_numbers(by_device.max(0), size), ""]]
-    heads = [unit, *(KINDS[k].replace("all-to-all", "all-to-\nall") for k in kinds), "total"]
-    print_columns(heads, rows, sums)
-    span = f", of {min(found.walls) / size:.1f} to {max(found.walls) / size:.1f} {unit}" * (len(found.walls) > 1)
-    _say_filled(f"Measured: {how}{span}, on {len(found.devices)} devices.")
-    for kind, seconds in found.hidden.items():
-        if seconds > 0.01 * found.wall:  # less is not worth a line
-            say(f"Beside these, {seconds / size:.1f} {unit} of {kind} are hidden under other work.")
-
-
-def _numbers(seconds: Iterable[float], size: float) -> list[str]:
-    return [f"{one / size:.1f}" if one else "-" for one in seconds]

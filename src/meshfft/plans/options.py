@@ -14,7 +14,7 @@ from ..layout.padded_array import PlanePair
 from ..numerics.dtypes import Precision
 from ..operators.points import Points
 from ..operators.transform import Kind, check_known, check_once, integers, is_integer, lengths_of, natural_dtype
-from ..steps.problem import ENGINE_OPTIONS, RINGS, USUAL, Options
+from ..steps.problem import EFFORTS, ENGINE_OPTIONS, RINGS, USUAL, Options
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
 from .request import Function, OnArrays, on_arrays
@@ -100,13 +100,14 @@ class PlanHow(TypedDict, total=False):
     engine: str
     wire: WireLike
     out_spec: Spec | None
+    effort: str
     precompute: bool
 
 
 def check_options(options: Options) -> None:
     """Raises ValueError for unknown names, and for a ring that the method does not have."""
     method, ring = options.method, options.ring
-    known = {"method": METHODS, "order": ORDERS, "ring": RINGS, "engine": ENGINE_OPTIONS}
+    known = {"method": METHODS, "order": ORDERS, "ring": RINGS, "engine": ENGINE_OPTIONS, "effort": EFFORTS}
     for name, values in known.items():
         check_known(name, getattr(options, name), values)
     if ring != "auto" and method == "transpose":

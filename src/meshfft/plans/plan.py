@@ -23,10 +23,10 @@ from ..operators.points import Points
 from ..operators.transform import Transform
 from ..steps.base import at_slot, slot_of
 from ..steps.problem import Options
+from ..walks.picture import show, svg
 from ..walks.walk import Walk
 from .execute import applied, check_donated
 from .inverse_solve import Solution, System, solution
-from .picture import show, svg
 from .request import Request, formed, is_planes, method_on_arrays, parts
 from .table import plan_html, plan_text, plan_values, title
 
@@ -43,13 +43,13 @@ class Plan:
         walk: the steps, and the layouts between them.
         transform: dimensions, lengths, sign and factor.
         mesh: the mesh it runs on, concrete or described; None for one device.
-        dtype: the complex type it computes in; real arrays are of its planes'
-            type.
+        dtype: the complex type it computes in.
         options: method, order and so on, as requested.
         machine: the machine model that priced the walks.
         dots: the ways to multiply that the precision allows.
-        sources: operands of steps besides the array, by slot: Points of a
-            dimension, None if it is uniform, or tables.
+        sources: operands of steps, by slot: Points, tables, or None.
+        trials: seconds of this walk, then of the others that effort="measure"
+            ran.
 
     >>> from jax.sharding import AbstractMesh
     >>> plan = mf.plan((256, 256), mesh=AbstractMesh((8,), ("x",)))
@@ -65,6 +65,7 @@ class Plan:
     machine: Machine
     dots: tuple[Dot, ...]
     sources: tuple[OperandSource | None, ...] = ()
+    trials: tuple[float, ...] = ()
 
     @property
     def in_layout(self) -> Layout:
@@ -167,7 +168,7 @@ class Plan:
             part = Transform(dims, tuple(matrices[d] for d in dims), walk.scale)
             sources = (None,) * len(step.dims) if (slot := slot_of(step)) is None else (self.sources[slot],)
             walk = dataclasses.replace(walk, steps=(at_slot(step, 0),))
-            stages.append(dataclasses.replace(self, walk=walk, transform=part, sources=sources))
+            stages.append(dataclasses.replace(self, walk=walk, transform=part, sources=sources, trials=()))
         return tuple(stages)
 
     def execute(
@@ -228,8 +229,7 @@ class Plan:
             raise ValueError(f"the plan leaves out margins of {self.margin}: solve with a plan of arrays without them")
         arrays = self._fitted(self.out_layout, y)
         given = (getattr(one, "source", one) for one in self.sources)  # of kept rows
-        points = tuple(one if isinstance(one, Points) else None for one in given)
-        points = points or (None,) * len(self.transform.dims)
+        points = tuple(one if isinstance(one, Points) else None for one in given) or (None,) * len(self.transform.dims)
         options = Options(self.options.method, ring=self.options.ring)
         what = (self.in_layout, self.out_layout, self.transform, points, options)
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)

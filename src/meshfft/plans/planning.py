@@ -21,15 +21,17 @@ from ..operators.transform import Transform, check_once, integers, is_integer, r
 from ..steps import Margin
 from ..steps.kept_dense import KeptRows, kept_rows
 from ..steps.problem import Options, Problem
-from ..walks.choice import NOTHING, find_walk, goal_of, moves, natural_end
-from ..walks.walk import Walk
+from ..walks.choice import NOTHING, find_walk, followed, framed, goal_of, moves, natural_end
 from .execute import tried
-from .options import Definition, PlanHow, Widths, check_options, records_of, spelled, widths_of
+from .measured import fastest
+from .options import Definition, PlanHow, check_options, records_of, spelled, widths_of
 from .plan import Plan
 from .request import Setting
 from .table import memory_words
 
+MOST_TRIALS = 5  # of walks by effort="measure"
 STAYING = ("kdft", "cooley-tukey")  # methods that leave the cuts of dimensions unchanged
+_kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
 def plan_for(setting: Setting, transform: Transform, options: Options, evades: bool = True) -> Plan:
@@ -49,20 +51,12 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     walk = find_walk(problem)
     if stays:  # the method leaves dimensions in place: exchanges follow
         last = goal_of(after, NOTHING, "natural", options.out_spec, sizes)
-        walk = _followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], options=problem.options))
+        walk = followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], options=problem.options))
     if (sound := tried(walk, machine, dtype.itemsize)) is not machine:
         return plan_for(dataclasses.replace(setting, machine=sound), transform, options, evades)
     mesh_here(mesh, walk.end)
     check_reached(options.precision, walk.error(dtype.itemsize), problem.wires.remedy)
     return _kept(walk, transform, mesh, dtype, problem.options, machine, dots)
-
-
-@functools.lru_cache(maxsize=1024)
-def _followed(walk: Walk, move: Walk) -> Walk:
-    return dataclasses.replace(walk, steps=(*walk.steps, *move.steps))
-
-
-_kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
 def _check_known(start: Layout, order: str, mesh: AnyMesh | None) -> None:
@@ -104,6 +98,11 @@ def plan(
             before anything is sent, and `plan.inverse` has zeros for them.
         points: as `kdftn`, without `s` and `inverse`; at a Scattered the plan
             of the sum itself.
+        effort: "model", or "measure", which runs the five walks that the model
+            finds fastest on the mesh's devices, for at most about a minute, and
+            takes the best; `plan.trials` has its seconds, then the others'. The
+            choice is kept in the folder of `cache` for later processes; all
+            processes of a mesh must ask, and get that of the first.
         precompute: keep the matrix rows of dense products on the devices, each
             made once, at the first call, and kept as long as the plan. In
             your own `jit` or `shard_map`, and for half spectra, every call
@@ -159,6 +158,8 @@ def out_spec(
     (('y', 'x'), None, None)
     """
     definition, options = records_of(how)
+    if options.effort != "model":
+        raise ValueError(f"functions take the walk of the model, not of effort={options.effort!r}: leave effort out")
     kept = _plans(shape, mesh, spec, topology, definition, options)[0]
     if any(kept.margin):
         raise ValueError(f"functions have no margins, as {kept.margin}: mf.plan(...).out_layout.spec tells a plan's")
@@ -183,6 +184,8 @@ def _plans(
 ) -> list[Plan]:
     if topology is None or mesh is not None:
         return [_plan(shape, mesh, spec, topology, definition, options)]
+    if options.effort == "measure":
+        raise ValueError(f"effort='measure' runs plans, and {topology} names devices that are not here: give a mesh")
     axes_named = spec if options.out_spec is None else options.out_spec
     if axes_named is not None:
         raise ValueError(f"spec {axes_named} names mesh axes: give a mesh too, or leave both free")
@@ -202,7 +205,7 @@ def _plans(
             refusal = str(error)
     if not plans:
         raise ValueError(refusal)
-    return sorted(plans, key=_rank)
+    return sorted(plans, key=rank)
 
 
 def _plan(
@@ -213,14 +216,29 @@ def _plan(
     definition: Definition,
     options: Options,
 ) -> Plan:
+    if options.effort == "measure":
+        return fastest(candidates(shape, mesh, spec, topology, definition, options))
     start = laid_out(shape, mesh, spec)
     dims, _ = resolve(start.shape, definition.s, definition.axes, definition.kind, definition.inverse)
     widths = widths_of(definition.margin, start, dims)
     start = Margin(widths, onto=False).after(start) if widths else start
     settings = (Setting(start, mesh, machine, definition.in_dtype) for machine in machines(mesh, topology))
-    best = min((planned(definition.points, setting, definition, options) for setting in settings), key=_rank)
-    best = dataclasses.replace(best, walk=_framed(best.walk, widths)) if widths else best
+    best = min((planned(definition.points, setting, definition, options) for setting in settings), key=rank)
+    best = dataclasses.replace(best, walk=framed(best.walk, widths)) if widths else best
     return _precomputed(best) if options.precompute else best
+
+
+def candidates(
+    shape: Sequence[int],
+    mesh: AnyMesh | None,
+    spec: Spec | None,
+    topology: Named | None,
+    definition: Definition,
+    options: Options,
+) -> list[Plan]:
+    """Plans by the walks that the model finds cheapest, the best first."""
+    asked = [options._replace(effort="model", rank=number) for number in range(MOST_TRIALS)]
+    return [_plan(shape, mesh, spec, topology, definition, one) for one in asked]
 
 
 def _precomputed(plan: Plan) -> Plan:
@@ -259,7 +277,7 @@ def planned(points: object, setting: Setting, definition: Definition, options: O
     return dataclasses.replace(plan_for(setting, transform, options, evades=False), sources=samples)
 
 
-def _rank(plan: Plan) -> tuple[bool, float]:
+def rank(plan: Plan) -> tuple[bool, float]:
     return plan.fits is False, plan.seconds or 0.0
 
 
@@ -272,21 +290,6 @@ def laid_out(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> L
         remedy = "say with spec= which axes cut which dimension"
         raise ValueError(f"the mesh has {len(sizes)} axes, the array {len(shape)} dimensions: {remedy}")
     return from_spec(shape, sizes, tuple(sizes) if spec is None else spec)
-
-
-@functools.lru_cache(maxsize=1024)
-def _framed(walk: Walk, widths: Widths) -> Walk:
-    """The walk of arrays with margins: these are dropped first, and added as zeros last."""
-    for dim, width in widths:
-        size, parts = walk.end.shape[dim], walk.end.parts[dim]
-        if size % parts or walk.end.block[dim] * parts != size:
-            raise ValueError(
-                f"the result has {size} points along axis {dim}, which {parts} blocks do not divide, so margin {width} "
-                "does not fit: give an out_spec= that cuts it evenly or not at all, or margin 0 along it"
-            )
-    before = Margin(widths, onto=True).after(walk.start)
-    steps = (Margin(widths, onto=False), *walk.steps, Margin(widths, onto=True))
-    return dataclasses.replace(walk, start=before, steps=steps)
 
 
 def machines(mesh: AnyMesh | None, topology: Named | None) -> Iterator[Machine]:

@@ -19,6 +19,7 @@ from ..operators.transform import Transform
 
 RINGS = ("auto", "one-way", "two-way")  # modes of a ring
 ENGINE_OPTIONS = ("auto", "xla")  # of local FFTs: the cheapest, or only XLA's
+EFFORTS = ("model", "measure")  # the walk that the model finds fastest, or the fastest in trials
 LARGE_BYTES = 2**18  # least bytes of a block that is processed in cached chunks; a smaller one fits anyway
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout
 
@@ -36,6 +37,8 @@ class Options(NamedTuple):
     out_spec: Spec | None = None
     donate: bool = False  # for functions; plans take it as an argument of the call
     precompute: bool = False  # for plans: dense products keep the rows of their matrices
+    effort: str = "model"  # for plans: one of EFFORTS
+    rank: int = 0  # how many walks that the model prices lower are left out
 
     def dtype(self, given: np.dtype) -> np.dtype:
         return complex_dtype(given, self.precision)

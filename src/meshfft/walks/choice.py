@@ -16,7 +16,8 @@ from ..numerics.phases import MAX_LENGTH
 from ..operators.matrices import Roots
 from ..operators.transform import Transform
 from ..operators.trig import Trig
-from ..steps import Bands, Problem
+from ..steps import Bands, Margin, Problem
+from ..steps.base import Step
 from ..steps.phase_fft import line_length
 from ..steps.problem import USUAL, Options
 from ..steps.rows import Band
@@ -25,6 +26,7 @@ from .walk import Walk, fused
 
 ORDERS = ("natural", "any")
 NOTHING = Transform((), (), 1.0)
+AT_ONCE = 4  # ranks besides the first that one search finds
 
 
 @functools.lru_cache(maxsize=1024)
@@ -54,7 +56,8 @@ def _cheapest(problem: Problem) -> Walk:
     else:
         goals = [*_evasive(natural)] or [None] if evades else [natural]
     problems = [dataclasses.replace(problem, goal=goal, even=even) for goal in goals]
-    paths = [steps for one in problems if (steps := search(one)) is not None]
+    rank = problem.options.rank
+    paths = [steps for one in problems for steps in _paths(one, rank)]
     if not paths and even:  # no result is even: it is padded and cut like the input
         return _cheapest(dataclasses.replace(problem, even=False, ending=None))
     if not paths:
@@ -62,7 +65,18 @@ def _cheapest(problem: Problem) -> Walk:
     paths = [(*_unread(problem), *steps) for steps in paths]
     real, planes = problem.real, machine.chip.planes
     walks = [Walk(start, fused(start, steps, itemsize), transform.scale, planes, real) for steps in paths]
-    return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
+    walks.sort(key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
+    return walks[min(rank, len(walks) - 1)]
+
+
+def _paths(problem: Problem, rank: int) -> list[tuple[Step, ...]]:
+    """The paths among which that of a rank is; one search finds those of neighbouring ranks."""
+    return _ranked(dataclasses.replace(problem, options=problem.options._replace(rank=0)), -(-rank // AT_ONCE))
+
+
+@functools.lru_cache(maxsize=64)
+def _ranked(problem: Problem, searches: int) -> list[tuple[Step, ...]]:
+    return search(problem, 1 + searches * AT_ONCE)
 
 
 def moves(
@@ -74,8 +88,28 @@ def moves(
     real: bool = False,
     options: Options = USUAL,
 ) -> Walk:
-    how = options._replace(method="auto", order="natural")
+    how = options._replace(method="auto", order="natural", rank=0)
     return find_walk(Problem(start, NOTHING, machine, itemsize, dots, how, goal, real=real))
+
+
+@functools.lru_cache(maxsize=1024)
+def followed(walk: Walk, move: Walk) -> Walk:
+    return dataclasses.replace(walk, steps=(*walk.steps, *move.steps))
+
+
+@functools.lru_cache(maxsize=1024)
+def framed(walk: Walk, widths: tuple[tuple[int, int], ...]) -> Walk:
+    """The walk of arrays with margins: these are dropped first, and added as zeros last."""
+    for dim, width in widths:
+        size, parts = walk.end.shape[dim], walk.end.parts[dim]
+        if size % parts or walk.end.block[dim] * parts != size:
+            raise ValueError(
+                f"the result has {size} points along axis {dim}, which {parts} blocks do not divide, so margin {width} "
+                "does not fit: give an out_spec= that cuts it evenly or not at all, or margin 0 along it"
+            )
+    before = Margin(widths, onto=True).after(walk.start)
+    steps = (Margin(widths, onto=False), *walk.steps, Margin(widths, onto=True))
+    return dataclasses.replace(walk, start=before, steps=steps)
 
 
 def _unread(problem: Problem) -> Iterator[Bands]:

@@ -6,6 +6,7 @@ and idle mesh axes are all paths. Steps after a transform, such as interpolation
 step that does all of it at once, such as the sum at scattered points, is one more edge.
 """
 
+import bisect
 import contextlib
 import dataclasses
 import functools
@@ -32,7 +33,7 @@ from ..steps import (
     RingDense,
     SixStep,
 )
-from ..steps.base import Step, wired
+from ..steps.base import Step, reached, wired
 from ..steps.problem import Problem, ready
 
 LOCAL = (LocalFFT, RealFFT, LocalTrig)
@@ -59,66 +60,104 @@ BUDGET = 50_000  # edges, about a second
 Node = tuple[Layout, frozenset[int]]
 
 
-def search(problem: Problem) -> tuple[Step, ...] | None:
-    """Steps of the cheapest walk, or None. Steps that exceed a device's memory are a last resort. If nodes are too many
-    (five dimensions over four mesh axes), the bound is weighted more, and the walk is good rather than best."""
+def search(problem: Problem, count: int = 1) -> list[tuple[Step, ...]]:
+    """Steps of the cheapest walks, at most `count` and cheapest first; of walks with one price, such as those that take
+    the same steps in another order, one. Steps that exceed a device's memory are a last resort. If nodes are too many
+    (five dimensions over four mesh axes), the bound is weighted more, and the walks are good rather than best."""
     capacity = problem.machine.chip.capacity
     for memory in (math.inf,) if capacity is None else (capacity.value, math.inf):
         for weight, budget in ((1, BUDGET), (3, BUDGET), (10, BUDGET), (100, math.inf)):
             with contextlib.suppress(_TooManyError):
-                if (steps := _search(problem, memory, weight, budget)) is not None:
-                    return steps
+                if found := _search(problem, memory, weight, budget, count):
+                    return found
                 break
-    return None
+    return []
 
 
 class _TooManyError(Exception):
     """More edges than the budget."""
 
 
-def _search(problem: Problem, memory: float, weight: float, budget: float) -> tuple[Step, ...] | None:
+class _Cheapest:
+    """The lowest prices of each node, at most `count`; of several, no two alike."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.prices = count, dict[object, list[float]]()
+
+    def most(self, node: object) -> float:
+        """The price that a new one must be below."""
+        prices = self.prices.get(node, [])
+        return prices[-1] if len(prices) == self.count else math.inf
+
+    def admit(self, node: object, price: float) -> bool:
+        prices = self.prices.setdefault(node, [])
+        if price >= self.most(node) or (self.count > 1 and any(math.isclose(price, one) for one in prices)):
+            return False
+        bisect.insort(prices, price)
+        del prices[self.count :]
+        return True
+
+
+def _search(problem: Problem, memory: float, weight: float, budget: float, count: int) -> list[tuple[Step, ...]]:
     start, ahead = (problem.start, frozenset[int]()), functools.cache(functools.partial(_Ahead, problem))
     renames = problem.goal is None and problem.machine.network is None
     alike: Callable[[Node], object] = _renamed if renames else lambda node: node
-    best, order = {alike(start): 0.0}, itertools.count()
+    cheapest, order, found = _Cheapest(count), itertools.count(), _at_once(problem, memory)
+    cheapest.admit(alike(start), 0.0)
     queue: list[tuple[float, float, int, float, Node, tuple[Step, ...]]] = [(0.0, 0.0, next(order), 0.0, start, ())]
-    least = _at_once(problem, memory)  # with the steps after the transform
-    while queue and queue[0][0] < least[0]:
+    while queue and queue[0][0] < (most := found[count - 1][0] if len(found) >= count else math.inf):
         _, _, _, cost, node, path = heapq.heappop(queue)
-        if cost > best[alike(node)]:
+        if cost > cheapest.most(alike(node)):
             continue
         layout, done = node
         todo = problem.todo(done)
         if not todo and _wanted(problem, layout):
+            price = _ended(problem, layout, cost, most)
+            if price < most and not any(math.isclose(price, one) for one, _ in found):
+                found = sorted([*found, (price, path)], key=operator.itemgetter(0))[:count]
             if problem.ending is None:
-                return path
-            cheap = getattr(problem.ending, "least", problem.ending)  # a bound: steps for known points count them
-            if cost + _price(problem, layout, cheap(layout)) < least[0]:
-                whole = cost + _price(problem, layout, problem.ending(layout))
-                least = (whole, path) if whole < least[0] else least
+                continue
         itemsize = problem.bytes_at(todo)
         for step in offered(problem, layout, todo):
             budget -= 1
             if budget < 0:
+                if found and count > 1:
+                    return [path for _, path in found]
                 raise _TooManyError
             after = (step.after(layout), done.union(step.dims))
-            if best.get(key := alike(after), math.inf) <= cost:
+            if cheapest.most(key := alike(after)) <= cost:
                 continue  # no step is cheaper than nothing
             work = step.work(layout, itemsize, problem.machine.chip)
             if work.peak_bytes > memory:
                 continue
             price = cost + problem.machine.price(work)
-            if price < best.get(key, math.inf):
-                best[key], left = price, ahead(after[0].shape).seconds(*after)
+            if cheapest.admit(key, price) and not (count > 1 and after in _nodes(problem, path)):
+                left = ahead(after[0].shape).seconds(*after)
                 heapq.heappush(queue, (price + weight * left, left, next(order), price, after, (*path, step)))
-    return least[1]
+    return [path for _, path in found]
 
 
-def _at_once(problem: Problem, memory: float) -> tuple[float, tuple[Step, ...] | None]:
-    """The cheapest step that takes the input straight to the end, and its seconds."""
+def _nodes(problem: Problem, path: tuple[Step, ...]) -> set[Node]:
+    """The nodes of a path; one that returns to them is no walk of its own."""
+    done = itertools.accumulate(path, lambda done, step: done.union(step.dims), initial=frozenset[int]())
+    return set(zip(reached(problem.start, path), done, strict=True))
+
+
+def _ended(problem: Problem, layout: Layout, cost: float, most: float) -> float:
+    """The price with the steps after the transform; if it is `most` or more, a lower bound on it."""
+    if problem.ending is None:
+        return cost
+    cheap = getattr(problem.ending, "least", problem.ending)  # a bound: steps for known points count them
+    least = cost + _price(problem, layout, cheap(layout))
+    return least if least >= most else cost + _price(problem, layout, problem.ending(layout))
+
+
+def _at_once(problem: Problem, memory: float) -> list[tuple[float, tuple[Step, ...]]]:
+    """The cheapest step that takes the input straight to the end, and its price."""
     works = [(step.work(problem.start, problem.itemsize, problem.machine.chip), step) for step in problem.instead]
+    prices: list[tuple[float, tuple[Step, ...]]]
     prices = [(problem.machine.price(work), (step,)) for work, step in works if work.peak_bytes <= memory]
-    return min(prices, key=operator.itemgetter(0), default=(math.inf, None))
+    return sorted(prices, key=operator.itemgetter(0))[:1]
 
 
 def _renamed(node: Node) -> object:

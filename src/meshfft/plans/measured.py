@@ -1,0 +1,138 @@
+"""The fastest of several plans, found by running them on the devices that they are for.
+
+    seconds = the median of ROUNDS runs on noise, one of each plan in turn, after a run that compiles
+
+The choice is kept beside compiled programs, for later processes on such devices with these versions. Its file can be
+copied to other nodes. Invariant: every process of a mesh takes the choice of the first one.
+"""
+
+import dataclasses
+import functools
+import logging
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.sharding import Mesh, NamedSharding
+
+from ..collectives.processes import exchange, together
+from ..kept import circumstances, keep, recall
+from ..layout.layout import AnyMesh
+from ..layout.padded_array import AnyStored, padded
+from ..numerics.dtypes import real_dtype
+from .plan import Plan
+from .table import title
+
+LOG = logging.getLogger("meshfft")
+FOLDER = "meshfft-choices"  # among JAX's programs
+ROUNDS, LIMIT = 5, 60.0  # runs of each plan; seconds after which no further round begins
+SLOWER = 4.0  # a plan that the model finds so many times slower than the best is not run
+
+
+def fastest(plans: Sequence[Plan], tell: Callable[[str], None] = LOG.info) -> Plan:
+    """The plan that runs fastest; the first is the model's choice. `tell` gets a line before each part.
+
+    Raises ValueError inside a traced function and for a mesh without devices, and the error of the first plan if none
+    can be run.
+    """
+    first = plans[0]
+    if isinstance(jnp.zeros(()), jax.core.Tracer):
+        raise ValueError("effort='measure' runs plans, which cannot be done while JAX traces: make the plan outside")
+    if first.mesh is not None and not isinstance(first.mesh, Mesh):
+        raise ValueError(
+            f"effort='measure' runs plans, and the mesh {dict(first.mesh.shape)} has no devices: give a "
+            "jax.sharding.Mesh, or leave effort out"
+        )
+    plans = tuple(dict.fromkeys(one for one in plans if _is_promising(one, first)))
+    devices, seconds = _devices(first.mesh), _seconds(plans)
+    if not seconds:
+        facts: dict[str, object] = {"plans": [f"{title(one)}: {one.name}" for one in plans], "devices": len(devices)}
+        facts |= {"processes": jax.process_count(), **circumstances(devices[0])}
+        found = _of_first(_recalled(facts, len(plans)), devices)
+        if not found:
+            found = _of_first(_timed(plans, tell), devices)
+            keep(FOLDER, facts, {"seconds": found})
+        seconds += found
+    best = min(range(len(plans)), key=seconds.__getitem__)
+    return dataclasses.replace(plans[best], trials=(seconds[best], *seconds[:best], *seconds[best + 1 :]))
+
+
+def _recalled(facts: Mapping[str, object], count: int) -> list[float]:
+    """The seconds that are kept; none if they are missing or damaged."""
+    found = (recall(FOLDER, facts) or {}).get("seconds")
+    if not isinstance(found, list) or len(found) != count:
+        return []
+    return found if all(isinstance(one, float) and one > 0 for one in found) else []
+
+
+@functools.lru_cache(maxsize=1024)
+def _seconds(plans: tuple[Plan, ...]) -> list[float]:
+    """The seconds of each plan; empty until they are known."""
+    return []
+
+
+def _is_promising(plan: Plan, first: Plan) -> bool:
+    prices = (
+        sum(map(one.machine.price, one.walk.works(one.dtype.itemsize, one.machine.chip))) for one in (plan, first)
+    )
+    own, best = prices
+    return own <= SLOWER * best and (plan.fits is not False or first.fits is False)
+
+
+def _devices(mesh: AnyMesh | None) -> list[jax.Device]:
+    return [*mesh.devices.flat] if isinstance(mesh, Mesh) else jax.local_devices()[:1]
+
+
+def _of_first(values: list[float], devices: Sequence[jax.Device]) -> list[float]:
+    """The values that the first process with such devices has."""
+    said = exchange(values, devices)
+    found: list[float] = said[min(said)]
+    return found
+
+
+def _timed(plans: Sequence[Plan], tell: Callable[[str], None]) -> list[float]:
+    """Seconds of each plan; infinite where it cannot be run."""
+    begun, failure = time.perf_counter(), None
+    arrays, runs = dict[tuple[object, ...], AnyStored](), list[list[float]]()
+    for j, plan in enumerate(plans):
+        tell(f"compiling walk {j + 1} of {len(plans)}: {plan.name}")
+        runs.append([])
+        try:
+            together(functools.partial(_run, plan, arrays))
+        except (RuntimeError, MemoryError) as error:
+            failure, runs[-1] = failure or error, [float("inf")]
+    if failure is not None and all(runs):
+        raise failure
+    for number in range(ROUNDS):
+        tell(f"round {number + 1} of {ROUNDS}")
+        for plan, seconds in zip(plans, runs, strict=True):
+            if seconds[:1] != [float("inf")]:
+                seconds.append(_run(plan, arrays))
+        spent = _of_first([time.perf_counter() - begun], _devices(plans[0].mesh))
+        if spent[0] * (1 + 1 / (number + 1)) > LIMIT:
+            break
+    return [statistics.median(seconds) for seconds in runs]
+
+
+def _run(plan: Plan, arrays: dict[tuple[object, ...], AnyStored]) -> float:
+    kind = plan.mesh, plan.in_layout, plan.in_dtype
+    if kind not in arrays:
+        arrays[kind] = jax.block_until_ready(_noise(plan))
+    begun = time.perf_counter()
+    jax.block_until_ready(plan(arrays[kind]))
+    return time.perf_counter() - begun
+
+
+def _noise(plan: Plan) -> AnyStored:
+    """Standard normal numbers, made on the devices."""
+    layout, dtype = plan.in_layout, plan.in_dtype
+    sharding = NamedSharding(plan.mesh, layout.spec) if isinstance(plan.mesh, Mesh) else None
+
+    def make(key: Array) -> Array:
+        parts = jax.random.normal(key, (1 + (dtype.kind == "c"), *layout.storage), real_dtype(dtype))
+        return parts[0] if len(parts) == 1 else jax.lax.complex(parts[0], parts[1])
+
+    return padded(jax.jit(make, out_shardings=sharding)(jax.random.key(0)), layout, plan.mesh)
