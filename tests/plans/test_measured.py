@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import jax
@@ -146,7 +146,7 @@ def test_the_fastest_is_taken_and_kept(folder: Path) -> None:
 
 def test_walks_are_run(folder: Path) -> None:
     """Catches seconds that are not of the walks: one fails here and cannot be chosen, and if all fail it is said."""
-    x, run = noise((15, 11)), Plan.__call__
+    x, run = noise((15, 11)), cast(Any, Plan.__call__)
     first = mf.plan(x.shape, mesh=mesh((2, 2)))
 
     def failing(plan: Plan, y: Any, **how: Any) -> Any:
