@@ -26,6 +26,7 @@ COMMANDS = {
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
     "plans": "What plans print beside the compiler: bytes at the peak, and modelled seconds.",
     "programs": "Alone, inside jit and in a scan, beside mpi4py-fft.",
+    "regret": "How much faster the best of ten walks is than the one that is planned.",
     "ring": "The modes of a ring: one way, both ways, and in the paper's order.",
     "scattered": "Transforms at scattered points beside finufft.",
     "scattered_scaling": "The same by counts, to 2048 devices.",

@@ -1,0 +1,69 @@
+"""How much faster the best of the first ten walks is than the walk of a plan, on CPU devices.
+
+    regret = seconds of the plan / least seconds of the walks that the model ranks first to tenth
+
+All of one draw are interleaved. `measured` is the same of the plan that effort="measure" chose by trials of its own.
+Draw i depends on the seed and i alone, as in `plans`.
+"""
+
+import dataclasses
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import meshfft as mf
+from meshfft.plans import measured, planning
+from meshfft.plans.options import records_of
+from meshfft.plans.plan import Plan
+
+from .common import cpu_devices, mesh_of, noise, table
+from .plans import drawn
+from .rows import kept
+from .timing import timed
+
+WALKS, ROUNDS = 10, 15
+SHARES = (0.0, 0.5, 0.9, 1.0)  # quantiles of the table
+Row = dict[str, Any]
+
+
+def main(draws: int = 40, seed: int = 36, first: int = 0, rows: Path | None = None) -> None:
+    cpu_devices(wide=True)
+    found = list(kept(rows, (row for at in range(first, first + draws) if (row := regret(seed, at)))))
+    heads = ("regret", "draws", *(f"{share:.0%}" for share in SHARES))
+    columns = ((name, [row[name] for row in found]) for name in ("plan", "measured"))
+    table(heads, ([name, len(one), *(f"{q:.2f}" for q in np.quantile(one, SHARES))] for name, one in columns))
+
+
+def regret(seed: int, at: int) -> Row | None:
+    """A row of one draw; nothing if the plan is refused."""
+    shape, sizes, how = drawn(random.Random(f"{seed} {at}"), tpu=False)
+    mesh, spec = mesh_of(sizes), how.pop("spec")
+    try:
+        plans = ranked(shape, mesh, spec, how)
+    except ValueError as refused:
+        print(f"draw {at}: refused: {refused}")
+        return None
+    x = mf.shard(noise(shape, how["dtype"]), mesh, spec)
+    runs = timed({plan.walk: lambda plan=plan: plan(x) for plan in plans}, ROUNDS, thin=True)  # type: ignore[misc]
+    seconds = {walk: one.median for walk, one in runs.items()}
+    chosen = dataclasses.replace(measured.fastest(plans[: planning.MOST_TRIALS], lambda part: None), trials=())
+    least = min(seconds.values())
+    row = {"draw": at, "seed": seed, "shape": shape, "mesh": sizes, "spec": str(spec), **how}
+    return row | {
+        "walks": [plan.name for plan in plans],
+        "seconds": [seconds[plan.walk] for plan in plans],
+        "chosen": plans.index(chosen),
+        "plan": seconds[plans[0].walk] / least,
+        "measured": seconds[chosen.walk] / least,
+    }
+
+
+def ranked(shape: tuple[int, ...], mesh: Any, spec: Any, how: Mapping[str, Any]) -> list[Plan]:
+    """The plans of the first ten walks, each once."""
+    with mock.patch.object(planning, "MOST_TRIALS", WALKS):
+        plans = planning.candidates(shape, mesh, spec, None, *records_of(how))
+    return [*{plan.walk: plan for plan in reversed(plans)}.values()][::-1]
