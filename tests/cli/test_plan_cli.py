@@ -1,6 +1,7 @@
 """`meshfft plan` and `meshfft info`: output for present and for described machines."""
 
 import json
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -10,8 +11,11 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import meshfft
+from meshfft.cli.measure import plan_by_trials
 from meshfft.cli.plan import _print_compiled, _why
 from meshfft.inspect.hlo import collectives
+from meshfft.plans import measured
+from meshfft.plans.plan import Plan
 
 pytestmark = pytest.mark.usefixtures("terminal")
 ESTIMATE = "compile_core_seconds_estimated"
@@ -161,3 +165,34 @@ def test_info_says_what_a_report_needs() -> None:
     assert set(record["extras"]) == {"files", "plots", "tpu"}
     assert all(name in printed for name in (*record["versions"], "devices", "memory", "extra files"))
     assert "(measured elsewhere)" in printed and "(measured)" not in printed and "none is measured" in printed
+
+
+def test_plan_by_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches --measure that prints the walk of the model, and one where nothing can be run."""
+    seconds = [0.3, 0.1, 0.2, 0.4, 0.5]
+    monkeypatch.setattr(measured, "_timed", lambda plans, tell: tell("round 1") or seconds[: len(plans)])
+    measured._seconds.cache_clear()
+    words = ("plan", "24,20", "--mesh", "2,2")
+    record = json.loads(call(*words, "--measure", "--json"))
+    assert record["trials_seconds"] == [0.1, 0.3, 0.2, 0.4, 0.5] != json.loads(call(*words, "--json"))["trials_seconds"]
+    assert record["steps"] != json.loads(call(*words, "--json"))["steps"]
+    assert "0.1 s measured, the fastest of 5 walks" in " ".join(call(*words, "--measure").split())
+    measured._seconds.cache_clear()
+    assert "say how many, as --mesh 8" in refused("plan", "24,20", "--measure")
+    assert "leave one of them out" in refused(*words, "--measure", "--topology", "v5e:2x2")
+    assert "--measure says nothing of passes" in refused(*words, "--measure", "--memory", "1GB")
+
+
+def test_trials_on_every_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches meshes without --mesh that are left out, on a machine whose devices are its own."""
+    taken = list[tuple[int, ...]]()
+
+    def timed(plans: Sequence[Plan], tell: object) -> list[float]:
+        taken.extend(plan.mesh.axis_sizes for plan in plans if plan.mesh)
+        return [1.0 - 0.1 * j for j in range(len(plans))]
+
+    monkeypatch.setattr(measured, "_timed", timed)
+    monkeypatch.setattr("meshfft.cli.measure._sizes", lambda mesh: {"x": 8})
+    plan = plan_by_trials((64, 64, 64), None, None, {"axes": None}, print)
+    assert len({*taken}) > 1 and plan.mesh is not None and plan.mesh.axis_sizes == taken[-1]
+    measured._seconds.cache_clear()

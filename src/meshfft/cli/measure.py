@@ -113,8 +113,8 @@ def plan_by_trials(
     if mesh is None:
         if spec is not None:
             raise ValueError("--spec names mesh axes: give --mesh too, or leave both free")
-        every, devices = meshes(lengths, laid.size, options["axes"] is None), laid.devices.flat
-        places = [(mesh_of(axis_sizes(one), [*devices]), cut) for one, cut in every]
+        every, devices = meshes(lengths, laid.size, options["axes"] is None), [*laid.devices.flat]
+        places = [(mesh_of(axis_sizes(one), devices), cut) for one, cut in every]
     plans, (definition, how) = list[Plan](), records_of(options)
     refusal = f"{laid.size} devices cannot be laid over shape {lengths}: give --mesh and --spec"
     for over, cut in places:
