@@ -46,15 +46,15 @@ def _drawings(rows: Sequence[Row]) -> Iterator[tuple[str, str, Callable[[Any, Se
 
 
 def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
-    spot, rows = figure.subplots(), find(rows, figure=scaling.name)
+    spot, rows = figure.subplots(), find(rows, figure=scaling.name, quantity="total")
     names = list(dict.fromkeys(row.algorithm for row in rows))
     first = scaling.cores[0]
     for name, colour, mark in zip(names, (PAPER, OURS), "os", strict=False):
         mine, whose = find(rows, algorithm=name), name if name.startswith("paper") else f"meshfft's {name}"
         label = f"ideal, modelled: T_{first} / (cores / {first})" if name == names[0] else None
-        _line(spot, find(mine, quantity="ideal"), color=colour, linestyle="--", linewidth=1, label=label)
-        made = find(mine, quantity="total")
-        _line(spot, made, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
+        lines = [mine[0].seconds * first / row.cores for row in mine]
+        spot.plot([row.cores for row in mine], lines, color=colour, linestyle="--", linewidth=1, label=label)
+        _line(spot, mine, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
     _measured(spot, scaling)
     _axes(spot, scaling.cores)
 

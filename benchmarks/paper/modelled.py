@@ -1,4 +1,4 @@
-"""The evaluation's rows by the cost model, with the paper's ideal lines, single operations and floors."""
+"""The evaluation's rows by the cost model, with single operations and floors."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,6 @@ from typing import Any
 
 from meshfft.machine.machine import Move
 
-from ..measure.scaling import ideal
 from .cases import MEASURED, POD, SIZES, TABLE, Case, works
 from .floors import RATES, floor
 from .rows import Row
@@ -16,15 +15,10 @@ BY_LINK = {"ring": "permutes", "two-way ring": "permutes", "all-to-all": "all-to
 
 
 def modelled_rows(cases: Iterable[Case]) -> Iterator[Row]:
-    for (figure, _), group in itertools.groupby(cases, key=lambda case: (case.figure, case.algorithm.name)):
-        rows = []
-        for case in group:
-            rows.append(total_row(case))
-            yield rows[-1]
-            if figure == "kdft-3d" and case.algorithm.apart:
-                yield from _single_rows(case)
-        if figure != TABLE:
-            yield from map(_ideal_row, itertools.repeat(rows[0]), rows)
+    for case in cases:
+        yield total_row(case)
+        if case.figure == "kdft-3d" and case.algorithm.apart:
+            yield from _single_rows(case)
 
 
 def known_rows(sizes: Iterable[int] = SIZES) -> Iterator[Row]:
@@ -77,13 +71,6 @@ def _parts(case: Case) -> dict[str, float]:
         kind = BY_LINK[move.kind]
         parts[kind] = parts.get(kind, 0.0) + made.machine.move_seconds(move)
     return parts
-
-
-def _ideal_row(first: Row, row: Row) -> Row:
-    about = {name: getattr(row, name) for name in ("figure", "family", "shape", "cores", "topology", "algorithm")}
-    spent = ideal(first.seconds, first.cores, row.cores)
-    how = f"T_{first.cores} / (cores / {first.cores}), T_{first.cores} modelled"
-    return Row(**about, quantity="ideal", seconds=spent, known="modelled", how=how)
 
 
 def _single_rows(case: Case) -> Iterator[Row]:

@@ -20,7 +20,7 @@ class Row:
     cores: int
     topology: str
     algorithm: str  # whose walk it is
-    quantity: str  # "total", "ideal", "floor", "single permute" or "single einsum"
+    quantity: str  # "total", "floor", "single permute" or "single einsum"
     seconds: float
     known: str  # how: one of KNOWN
     how: str  # in words

@@ -1,4 +1,4 @@
-"""The evaluation's tables, made of rows: Table I, strong scaling, one operation of the third dimension.
+"""The evaluation's tables, made of rows: Table I and strong scaling.
 
 gain         seconds of the paper's way on its best mesh / meshfft's on blocks of all three dimensions
 efficiency   ideal seconds / seconds
@@ -15,7 +15,6 @@ WAYS = {"KDFT": (PAPER_KDFT, KDFT), "FFT": (PAPER_FFT, FFT)}  # the paper's, the
 LINKS = ("permutes", "all-to-alls")
 TABLE_HEADS = ("array", "paper", "its on\n4,4,128", "its\nbest", "ours on\n8,16,16", "gain", "ours\nbest", "floor")
 SCALING_HEADS = ("cores", *("its way", "products", "links", "effi-\nciency"), *("meshfft", "links", "effi-\nciency"))
-SINGLE_HEADS = ("cores", "one einsum,\nms", "one permute,\nms", "permutes", "all permutes,\nms")
 Seconds = float | None
 
 
@@ -47,8 +46,6 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
     for scaling in SCALINGS:
         if lines := _scaling(find(rows, figure=scaling.name)):
             yield Table(f"{scaling.title}, strong scaling on TPU v3: seconds, modelled", SCALING_HEADS, lines)
-    if lines := _singles(rows):
-        yield Table("3-D KDFT, its way: the third dimension on (4, 4, n2), modelled", SINGLE_HEADS, lines)
 
 
 def entries(rows: Iterable[Row], family: str) -> list[Entry]:
@@ -96,15 +93,6 @@ def _scaled(row: Row, first: Row) -> tuple[str, str, str, str]:
     links = sum(row.parts.get(name, 0.0) for name in LINKS)
     ideal = first.seconds * first.cores / row.cores
     return number(row.seconds), number(row.parts.get("products")), number(links), _times(ideal, row.seconds, 2)
-
-
-def _singles(rows: Sequence[Row]) -> list[list[str]]:
-    permutes, einsums = (find(rows, quantity=f"single {name}") for name in ("permute", "einsum"))
-    lines = []
-    for einsum, permute in zip(einsums, permutes, strict=True):
-        one, hops = 1e3 * permute.seconds, permute.mesh["z"] - 1
-        lines.append([str(einsum.cores), number(1e3 * einsum.seconds), number(one), str(hops), number(one * hops)])
-    return lines
 
 
 def _seconds(rows: Sequence[Row]) -> Seconds:

@@ -88,19 +88,6 @@ def paper() -> list[dict[str, Any]]:
     shared: dict[str, Any] = {**about, "figure": "fft-3d", "shape": (2048,) * 3, "algorithm": "paper's FFT"}
     parts: dict[str, Any] = {"products": 1.0, "memory": 0.5, "all-to-alls": 0.25, "permutes": 0.25}
     found = [PaperRow(cores=n, quantity="total", seconds=16 / n, parts=parts, **shared) for n in (16, 32)]
-    found += [PaperRow(cores=n, quantity="ideal", seconds=15 / n, **shared) for n in (16, 32)]
-    single: dict[str, Any] = {
-        **about,
-        "figure": "kdft-3d",
-        "family": "KDFT",
-        "shape": (2048,) * 3,
-        "algorithm": "paper's KDFT",
-    }
-    found += [
-        PaperRow(cores=n, quantity=f"single {q}", seconds=1 / n, mesh={"z": n // 16}, **single)
-        for n in (32, 64)
-        for q in ("permute", "einsum")
-    ]
     table: dict[str, Any] = {**about, "figure": "table-v3", "shape": (8192,) * 3, "cores": 2048, "quantity": "total"}
     best = {**table, "note": "mesh: best of all meshes"}
     found.append(PaperRow(seconds=0.5, algorithm="FFT, natural order", binds="links", **best))
