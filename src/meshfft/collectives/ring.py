@@ -44,17 +44,17 @@ def one_shuffle(
     ceil((p - 1) / 2) steps. On an axis of size 1 it is just the term.
 
     Args:
-        term: what to add for a shard (any pytree) and its int32 position s on
-            the ring; returns a pytree of arrays. Algorithm 1's
-            einsum(v[slice_idx], x) is term(x, slice_idx). The sum of a leaf
-            that is alike on all devices is alike, too.
+        term: function of a shard (any pytree) and its int32 position s on the
+            ring; returns a pytree of arrays to add. Algorithm 1's
+            einsum(v[slice_idx], x) is term(x, slice_idx). The sum of
+            replicated leaves is replicated.
         shard: this device's own shard, of one shape on all devices. A leaf
-            that JAX knows to be alike on all devices is not sent.
+            that JAX knows to be replicated is not sent.
         axis_name: the mesh axis, or several as one ring (the last runs
             fastest).
         two_way: send both ways around the ring at once.
-        prefetch: fetch the next shard while the held one is used. False: lines
-            7 and 8 of Algorithm 1, permute, then use, each after the other.
+        prefetch: fetch the next shard while the held one is used. False: the
+            order of lines 7 and 8 of Algorithm 1, permute, then use.
         wire: encoding of a shard, an array or its planes, done once.
 
     Returns:

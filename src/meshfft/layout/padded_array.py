@@ -23,16 +23,16 @@ from .placement import local_slice, to_host, without_padding
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PaddedArray(NumpyFace):
-    """A sharded array of any size: what is stored, and the layout that says
-    which of it is data.
+    """A sharded array of any size: the stored array, padded with zeros, and
+    the layout of its elements.
 
-    `mf.shard`, plans and all functions return one where sizes do not divide,
-    and take it; `jit`, `grad`, `scan` and `vmap` over leading dimensions carry
-    it. It has arithmetic with numbers, arrays that broadcast to its shape and
-    others of its kind; NumPy's `sum`, `mean`, `max`, `min` of its elements;
-    basic slices and `where`. `map` applies any elementwise function and keeps
-    the padding zero, as does `np.exp(y)`; functions of `jax.numpy` refuse it.
-    `mf.gather(y)` brings it to the host.
+    `mf.shard`, plans and all functions return one if the mesh does not divide
+    the sizes, and accept it; `jit`, `grad`, `scan` and `vmap` over leading
+    dimensions carry it. It has arithmetic with numbers, with arrays that
+    broadcast to its shape and with padded arrays; NumPy's `sum`, `mean`,
+    `max`, `min`; basic slices and `where`. `map` applies any elementwise
+    function and keeps the padding zero, as does `np.exp(y)`; functions of
+    `jax.numpy` refuse it. `mf.gather(y)` returns it as a NumPy array.
 
     Attributes:
         stored: the jax.Array, larger than the shape, its padding zeros.
@@ -50,8 +50,8 @@ class PaddedArray(NumpyFace):
 
     @property
     def layout(self) -> Layout:
-        """The logical shape and the cuts of what is seen: without dimensions
-        that `vmap` took, with those it gave.
+        """The layout of the visible array: without dimensions that `vmap`
+        removed, with those that it added.
         """
         more, layout = np.ndim(self.stored) - self.full_layout.ndim, self.full_layout
         if more <= 0:
@@ -61,7 +61,7 @@ class PaddedArray(NumpyFace):
 
     @property
     def lead(self) -> Layout:
-        """The layout of the leading dimensions that `vmap` took."""
+        """The layout of the leading dimensions that `vmap` removed."""
         fewer = max(0, self.full_layout.ndim - np.ndim(self.stored))
         return Layout(self.full_layout.shape[:fewer], self.full_layout.cuts[:fewer])
 
@@ -95,7 +95,7 @@ class PaddedArray(NumpyFace):
 
     @property
     def size(self) -> int:
-        """How many numbers it has, padding left out."""
+        """The number of elements, without padding."""
         return int(np.prod(self.shape, dtype=object))
 
     @property

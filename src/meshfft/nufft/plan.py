@@ -51,19 +51,19 @@ class ScatteredPlan(PointsPlan):
     Attributes:
         points: where the spectrum is sampled.
         tol: the relative error that the window was chosen for.
-        origin: "corner" or "centre", where samples of the image count from.
+        origin: "corner" or "centre": where samples of the image count from.
         slack: cells of the fine grid by which points may move.
         dims: the transformed dimensions of the image.
         grid: cells of the fine grid along each of these.
-        window: what interpolates.
-        load: points that each device owns.
+        window: the window of the interpolation.
+        load: number of points that each device owns.
         slots: for each point its slot among those of all devices.
         window_alone: the walk from values in the plan's order to the fine grid
             and back, without batch dimensions.
-        remake: the plan of the same points with something else changed.
+        remake: makes the plan of the same points with other options.
 
-    Others are those of `Plan`; `in_layout` is that of the image, `out_layout`
-    that of the values as the caller has them.
+    Further attributes are those of `Plan`; `in_layout` is the layout of the
+    image, `out_layout` that of the values in the caller's order.
 
     >>> plan = mf.scattered_plan((4,), mf.Scattered.turns([[0.0], [0.25]]))
     >>> plan.adjoint(np.ones(2)).real.round(3).tolist()
@@ -134,7 +134,7 @@ class ScatteredPlan(PointsPlan):
         """The image sum_j c_j exp(2 pi i k_j . n): type 1, <plan(x), c> = <x,
         plan.adjoint(c)>.
 
-        With points beyond `slack` all of it is NaN.
+        If a point moved farther than `slack`, the whole image is NaN.
         """
         return self._at(c, placed, points, donate, back=True)
 
@@ -157,14 +157,14 @@ class ScatteredPlan(PointsPlan):
         return at_moved(plan, points.unit, back, a, jnp.asarray(points.coords))
 
     def place(self, values: AnyArray) -> Any:
-        """Values, of the batch or of the points alone, from `out_layout` into
-        the plan's order; empty slots are 0.
+        """Moves values from `out_layout` into the plan's order, with or without
+        batch dimensions; empty slots are 0.
         """
         step, slots = self.walk.pairs[-1]
         return self._exchanged(values, step.transpose(slots), self.out_layout, len(self.points.shape))
 
     def restore(self, values: AnyArray) -> Any:
-        """Values from the plan's order into `out_layout`."""
+        """Moves values from the plan's order into `out_layout`."""
         return self._exchanged(values, *self.walk.pairs[-1], tail=1)
 
     def _exchanged(self, values: AnyArray, step: Step, layout: Layout, tail: int) -> Any:
@@ -179,11 +179,11 @@ class ScatteredPlan(PointsPlan):
         """Weights that compensate for the density of the points, in the
         plan's order.
 
-            w <- w / |I I^T w|        I the interpolation alone: no transform
+            w <- w / |I I^T w|        I: the interpolation, no transform
 
-        They add up to the part of the spectrum that the points cover, as
-        quadrature weights do, so that plan.adjoint(density * values) is an
-        image in the scale of the one sampled.
+        Like quadrature weights, their sum is the part of the spectrum that the
+        points cover, so plan.adjoint(density * values) has the scale of the
+        image.
 
         Source: Pipe and Menon, "Sampling density compensation in MRI", MRM
         1999.
@@ -202,8 +202,8 @@ class ScatteredPlan(PointsPlan):
         """Returns the operator A^H W A, to be called on images: the transform,
         weights (1 by default) and the adjoint.
 
-        Making it costs one adjoint transform of twice the image, a call two
-        FFTs of twice the size and no points: conjugate gradients need it.
+        Making it costs one adjoint transform of twice the size; a call costs
+        two FFTs of twice the size, without points. For conjugate gradients.
 
         Args:
             weights: one real number for each point, in the plan's order, as
@@ -229,8 +229,8 @@ class ScatteredPlan(PointsPlan):
         return NormalPlan(forward, transformed(forward, q, self.walk.scale**2))
 
     def check(self, points: Scattered) -> Checked:
-        """How far points are from the plan's, on the host: with `slack` they
-        may move by that many cells under `jit`.
+        """Displacements of points from the plan's, on the host: under `jit`
+        they may be up to `slack` cells.
 
         Raises:
             ValueError: another number of points or coordinates.

@@ -45,7 +45,7 @@ class Scattered:
         unit: of the coordinates, "turns" or "radians".
         log_radius: natural logarithms of the radii, of the same shape; None on
             the unit circle.
-        rest: what logarithms have lost as one float64 each, on the host.
+        rest: rounding errors of the logarithms as float64, on the host.
 
     >>> mf.Scattered.turns(np.zeros((100, 3)))
     <Scattered: 100 points in 3 dimensions, turns>
@@ -66,13 +66,13 @@ class Scattered:
 
         Args:
             coords: of shape (..., d).
-            radius: of the points in each dimension, 1 by default; what
-                broadcasts to the shape of coords. Off the unit circle the sum
-                itself is taken: `kdftn`, or `nufftn` with method="kdft".
+            radius: radii of the points in each dimension, 1 by default;
+                broadcasts to the shape of coords. Off the unit circle use the
+                sum itself: `kdftn`, or `nufftn` with method="kdft".
 
         Raises:
-            ValueError, TypeError: no array of shape (..., d), or one with an
-                infinity or a NaN.
+            ValueError, TypeError: not an array of shape (..., d), or one with
+                an infinity or a NaN.
         """
         values = _received(coords)
         if isinstance(values, np.ndarray) and _like_radians(values):
@@ -92,8 +92,8 @@ class Scattered:
 
     @staticmethod
     def z(z: PointValues) -> "Scattered":
-        """Points of the z-plane in each dimension, complex of shape (..., d),
-        nonzero; rounding and radii near 1 as for `Points.z`.
+        """Nonzero points of the z-plane in each dimension, complex, of shape
+        (..., d); rounding and radii near 1 as for `Points.z`.
         """
         values: Any = z if isinstance(z, Tracer) else np.asarray(to_host(z) if isinstance(z, Array) else z)
         if isinstance(values, Tracer):
@@ -126,9 +126,7 @@ class Scattered:
 
     @staticmethod
     def lengths(coords: PointValues) -> "Scattered":
-        """Positions as they are, in any unit of length: for type 3, where
-        nothing repeats.
-        """
+        """Positions in any unit of length, without a period: for type 3."""
         return Scattered(_received(coords), "turns")
 
     @property

@@ -167,14 +167,14 @@ def rows_of(leaf: Array | np.ndarray, axis: int, rows: np.ndarray, reach: int) -
 
 @dataclasses.dataclass(frozen=True)
 class BlockMatrix:
-    """A matrix given by a function of int32 index vectors, which makes any
-    block of it where that is used.
+    """A matrix given by a function of int32 index vectors, which computes each
+    block on the device that uses it.
 
     Attributes:
         shape: rows and columns.
         block: block(rows, columns) is the array of entries at these rows and
             columns, of shape (len(rows), len(columns)). Indices may exceed
-            the shape; what it returns there is dropped.
+            the shape; entries there are dropped.
 
     >>> half = lambda k, n: jnp.full((len(k), len(n)), 0.5)
     >>> halves = mf.BlockMatrix((1, 4), half)

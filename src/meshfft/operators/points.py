@@ -45,7 +45,7 @@ class Points:
             the unit circle.
         unit: of the angles, "turns" or "radians".
         size: the number M of samples.
-        rest: what logarithms have lost as one float64 each, on the host.
+        rest: rounding errors of the logarithms as float64, on the host.
 
     >>> mf.Points.zoom(0.1, 0.2, 64)
     <Points: 64 on the unit circle, 0.1 to 0.198438 turns>
@@ -64,24 +64,24 @@ class Points:
 
     @staticmethod
     def turns(t: PointValues, radius: PointValues | None = None) -> "Points":
-        """radius exp(2 pi i t): frequencies in cycles per sample. No digit is
-        lost, however large n t is.
+        """radius exp(2 pi i t): frequencies in cycles per sample, exact
+        however large n t is.
         """
         return _points(t, radius, "turns")
 
     @staticmethod
     def radians(w: PointValues, radius: PointValues | None = None) -> "Points":
-        """radius exp(i w): angular frequencies in radians per sample. No digit
-        is lost for w below 1e30.
+        """radius exp(i w): angular frequencies in radians per sample, exact
+        for w below 1e30.
         """
         return _points(w, radius, "radians")
 
     @staticmethod
     def z(z: PointValues) -> "Points":
-        """Any points but zero, on the unit circle or off it.
+        """Any nonzero points, on the unit circle or off it.
 
-        Rounding of z itself, 1e-16 in complex128, is multiplied by n: give
-        turns or radians if they are known. Radii within that of 1 are 1.
+        The rounding of z, 1e-16 in complex128, is multiplied by n: pass turns
+        or radians if you have them. Radii this close to 1 are 1.
         """
         values = _flat(_received(z, complex_too=True))
         if not isinstance(values, np.ndarray):

@@ -56,12 +56,12 @@ def passes(
 
     Args:
         shape: logical shape of the array.
-        budget: bytes that a process may hold of the array; JAX, Python and
+        budget: bytes of the array that a process may hold; JAX, Python and
             compiled programs are not counted.
-        device_budget: bytes that each device may hold, if it has memory of
-            its own; `budget` is then the host's.
-        mesh: of the devices of one process, concrete or abstract; cuts the
-            longest dimension that a pass leaves alone.
+        device_budget: bytes that each device may hold, if devices have
+            separate memories; `budget` is then the host's.
+        mesh: mesh of the devices of one process, concrete or abstract; it cuts
+            the longest dimension that a pass does not transform.
         s, axes, dtype, norm, kind, method, inverse, precision: as `plan`;
             dtype is that of the source.
         chunk: the chunks of the source, each read once if the budget allows.

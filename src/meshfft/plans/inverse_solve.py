@@ -53,13 +53,13 @@ class Solution:
         residual: ||X - V x|| / ||X|| of the x returned.
         conditions: the condition number of each dimension's matrix in the
             2-norm, within 10 %, its columns scaled by the mean radius to the
-            power n. An error of X, relative to X, may come out that much
-            larger in x; off the unit circle, in x weighted by r^-n: samples of
-            small weight are right only relative to the large ones.
+            power n. A relative error of X may be larger in x by this factor;
+            off the unit circle, in x weighted by r^-n, so samples of small
+            weight are accurate only relative to the large ones.
         methods: how each dimension was solved.
-        iterations: of conjugate gradients along each dimension, all rounds
-            together; 0 where there were none. As many as were allowed mean
-            that they did not converge: the residual is what they reached.
+        iterations: conjugate gradient steps along each dimension, over all
+            rounds; 0 if none were needed. If they reached the limit, they did
+            not converge, and the residual shows how far they came.
 
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4)))
     >>> found.methods, found.condition

@@ -84,18 +84,19 @@ def plan(
     Args:
         shape: logical shape; sizes need not divide the mesh, storage is padded
             at the tail (see `shard`).
-        mesh, spec, out_spec: concrete or abstract; the array's, by default
-            mesh axis i cuts dimension i; the result's.
+        mesh: concrete or abstract.
+        spec, out_spec: of the array, by default mesh axis i cuts dimension i;
+            of the result.
         s, axes, norm, method, ..., ring: as `fftn`; precision and
             multiplications as `kdftn`.
-        dtype: type of the input, by default complex64, and float32 for kinds
-            that are for real arrays.
+        dtype: type of the input, by default complex64, or float32 for kinds of
+            real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to
-            "dst-4", or one for each axis, a real one last; or its inverse.
-        modes: how many of the lowest frequencies to keep along all axes, or
-            along each, -1 for all: the result has them in the order of
-            `fftfreq`, modes // 2 + 1 of a half spectrum. The others are dropped
-            before anything is sent, and `plan.inverse` has zeros for them.
+            "dst-4", or one for each axis, a halved one last; or its inverse.
+        modes: number of lowest frequencies to keep, for all axes or for each,
+            -1 for all: in the order of `fftfreq`, modes // 2 + 1 of a half
+            spectrum. Higher ones are dropped before anything is sent, and
+            `plan.inverse` has zeros for them.
         points: as `kdftn`, without `s` and `inverse`; at a Scattered the plan
             of the sum itself.
         effort: "model", or "measure", which runs the five walks that the model
@@ -103,24 +104,22 @@ def plan(
             takes the best; `plan.trials` has its seconds, then the others'. The
             choice is kept in the folder of `cache` for later processes; all
             processes of a mesh must ask, and get that of the first.
-        precompute: keep the matrix rows of dense products on the devices, each
-            made once, at the first call, and kept as long as the plan. In
-            your own `jit` or `shard_map`, and for half spectra, every call
-            makes them, as without it.
-        margin: ghost cells on both sides of every block, along all `axes` or
-            one number for each. `shape` counts them, p (n / p + 2 m) cells for
-            n points in p equal blocks, `s` does not; the result has as many,
-            zeros.
-        topology: a machine without its devices, as "v3:32x32": chip, and chips
-            along each axis; on its best mesh. Or the file of `meshfft measure`,
-            as "here.toml", for the rates measured on a mesh's own devices.
+        precompute: keep the matrix rows of dense products on the devices from
+            the first call on, as long as the plan. No effect in your own `jit`
+            or `shard_map`, and for half spectra.
+        margin: ghost cells on both sides of every block, for all `axes` or for
+            each. `shape` includes them, p (n / p + 2 m) cells for n points in
+            p equal blocks; `s` does not. The result has as many, zeros.
+        topology: a machine without its devices, such as "v3:32x32" (chip, and
+            chips along each axis), on its best mesh unless one is given. Or
+            the file of `meshfft measure`, such as "here.toml".
 
     Returns:
-        A Plan, in milliseconds, or seconds where the mesh is free or its TPUs
-        first try a kernel (docs/kernels.md); print it, or call it.
+        A Plan; print it, or call it. Planning takes milliseconds, or seconds
+        without a mesh and when TPUs try a kernel first (docs/kernels.md).
 
     Raises:
-        ValueError, TypeError: an argument that does not fit, with what would.
+        ValueError, TypeError: an argument that does not fit.
 
     >>> mf.plan((256, 256), kind="rfft").out_shape
     (256, 129)
@@ -137,11 +136,11 @@ def out_spec(
     topology: Named | None = None,
     **how: Unpack[PlanHow],
 ) -> PartitionSpec:
-    """The PartitionSpec that a function gives its result: for code under Auto
-    mesh axes, where JAX hides it.
+    """The PartitionSpec of a function's result, for code under Auto mesh axes,
+    where JAX hides it.
 
-    Where the mesh axes do not divide the result, functions move some of them
-    to another dimension; a plan does not.
+    If the mesh axes do not divide the result, functions move some of them to
+    another dimension; a plan does not.
 
     Args:
         shape: the array's shape.

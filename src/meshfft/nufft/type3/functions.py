@@ -49,27 +49,26 @@ def nufftn_type3(
     spec: Spec | None = None,
     out_spec: Spec | None = None,
 ) -> Transformed:
-    """Sums of waves from scattered positions at scattered frequencies: the
+    """Fourier sums between scattered positions and scattered frequencies: the
     nonuniform FFT of type 3.
 
         X_j = sum_i c_i exp(-2 pi i s_j . x_i)
 
     Args:
-        c: values at the positions: their shape, with any batch dimensions
-            before it.
+        c: values at the positions, of the shape of the positions after any
+            batch dimensions.
         positions: x, of shape (..., d), in any unit of length.
         frequencies: s, in cycles (`Scattered.turns`) or radians
             (`Scattered.radians`) for each unit of length.
-        tol: as `nufftn`, from 2e-6 on, and from 2e-12 on in complex128: the
+        tol: as `nufftn`, at least 2e-6, or 2e-12 in complex128, because the
             errors of two windows add up.
-        space_bandwidth: the largest product X S of half the extents of the
-            positions and of the frequencies, in their units, along each
-            dimension, or one number for all. The size of the grid inside
-            `jit`, where extents are traced; sums beyond it are NaN. Elsewhere
-            found from the points.
+        space_bandwidth: the largest product X S of half the extent of the
+            positions and half that of the frequencies, in their units, along
+            each dimension, or one number for all. Needed inside `jit`, where
+            it sets the size of the grid; sums beyond it are NaN. Elsewhere
+            the points give it.
         precision: as `nufftn`.
-        spec, out_spec: how c is cut where JAX hides that, and how the sums are
-            to be.
+        spec, out_spec: sharding of c, if JAX hides it, and of the sums.
 
     Returns:
         The sums, batch dimensions first and then the shape of the frequencies,
@@ -81,8 +80,8 @@ def nufftn_type3(
             space_bandwidth.
 
     Costs a grid of 4 sigma^2 X S cells along each dimension with |x - x0| <= X
-    and |s - s0| <= S, and windows twice. Traced points stay where they are, as
-    for `nufftn`. Differentiable in c, positions and frequencies to any order,
+    and |s - s0| <= S, and two windows. Traced points stay on their devices, as
+    in `nufftn`. Differentiable in c, positions and frequencies to any order,
     with full accuracy: a gradient costs two such sums of 1 + d batches.
 
     Source: Lee and Greengard, "The type 3 nonuniform FFT and its
