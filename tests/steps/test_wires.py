@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.fft
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from marks import slow_case
@@ -35,6 +36,8 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], P, dict[str, Any]]] = {
     "real, by pairs": ((8, 64), (4,), P(None, "x"), {"kind": "rfft", "method": "cooley-tukey"}),
     "cosines": ((32, 32, 32), (2, 4), P("x", "y"), {"kind": "dct-2"}),
 }
+EXACT: dict[str, Any] = {"fft": np.fft.fftn, "rfft": np.fft.rfftn, "dct-2": scipy.fft.dctn}
+LEAST = {"int16": 1e-5, "bfloat16": 1e-3, "int24": 5e-8}  # what rounding to so many bits adds to any noise
 LOSSY = [name for name in WIRES if name != "exact"]
 SOME = dict.fromkeys((name, wire) for j, name in enumerate(CASES) for wire in ("int16", LOSSY[j % 3 - 1]))
 QUICK = [(name, LOSSY[j % 3]) for j, name in enumerate(CASES)]
@@ -60,17 +63,16 @@ def test_as_many_bytes_and_no_more_error_than_the_plan_says(name: str, wire: str
     beyond the printed one, and an inverse with another wire.
     """
     plan, where = _plan(name, wire)
-    sent = every_collective(program_of(compile_plan(plan, where)))
+    program = compile_plan(plan, where)
+    sent = every_collective(program_of(program))
     assert sum(one.bytes * one.times for one in sent) == _bytes(plan, dict(where.shape))
     assert counts(sent) == plan.collectives
     x = noise(plan.shape, "float32" if plan.walk.real else "complex64")
-    y = mf.gather(plan(mf.shard(x, where, plan.in_layout.spec)))
-    exact, _ = _plan(name, "exact")
-    truth = mf.gather(exact(mf.shard(x, where, exact.in_layout.spec)))
-    assert 0 < error(y, truth) <= plan.error
+    y = program(mf.shard(x, where, plan.in_layout.spec))
+    exact = EXACT[CASES[name][3].get("kind", "fft")](x.astype(complex if x.dtype.kind == "c" else float))
+    assert LEAST[wire] < error(mf.gather(y), exact) <= plan.error
     if plan.transform.inverse_scale is not None:
-        back = mf.gather(plan.inverse(plan(mf.shard(x, where, plan.in_layout.spec))))
-        assert error(back, x) <= 2 * plan.error
+        assert error(mf.gather(plan.inverse(y)), x) <= 2 * plan.error
 
 
 @pytest.mark.parametrize("name", ["slab", "pencil", "block", "rings", "the paper's FFT"])
@@ -112,10 +114,10 @@ def test_gradients_pass_straight_through(wire: str) -> None:
     plan, where = _plan("pencil", wire)
     x, y = (mf.shard(noise(plan.shape, seed=seed), where, plan.in_layout.spec) for seed in (0, 1))
     out, pull = jax.vjp(plan, x)
-    (back,) = pull(y)
     truth = np.fft.fftn(mf.gather(y).astype(complex))
-    assert out.sharding == plan(x).sharding and 0 < error(mf.gather(back), truth) <= plan.error
-    program = jax.jit(lambda x, y: jax.vjp(plan, x)[1](y)[0]).lower(x, y).compile()
+    assert out.sharding == plan(x).sharding
+    program = jax.jit(pull).lower(y).compile()
+    assert 0 < error(mf.gather(program(y)[0]), truth) <= plan.error
     assert "u32" in (program.as_text() or "") and "all-to-all" in (program.as_text() or "")
     _, change = jax.jvp(plan, (x,), (y,))
     assert error(mf.gather(change), truth) <= plan.error
