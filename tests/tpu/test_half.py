@@ -24,6 +24,7 @@ CASES: dict[str, tuple[tuple[int, ...], int]] = {
     **{f"length {n}": ((2, n), 1) for n in (512, 1000, 1024, 1400, 2048)},
     **{f"a plane of {n}": ((1, n, n), 2) for n in (256, 512)},
 }
+ONCE = {"a plane": 1, "one register a radix": 1}  # too short to be mirrored: for one sign
 QUICK = ("one register", "odd number of registers", "two radices", "a plane")
 
 
@@ -41,7 +42,8 @@ def test_values_there_and_onto_real_lines(name: str) -> None:
     bins = shape[-1] // 2 + 1
     x, w = noise(shape, "float32", seed=1), noise((*shape[:-1], bins), "complex64", seed=2)
     padded = np.concatenate([w, np.zeros((*shape[:-1], shape[-1] - bins))], axis=-1)
-    for sign, room in ((-1, ROOM), (1, SMALL)) if max(shape) < 1024 else ((-1, ROOM),):
+    mirrored = shape[-1] // 16 + 1 >= 8  # or the kernels are the same on both
+    for sign, room in ((-1, ROOM), (1, SMALL))[ONCE.get(name, 0) :][: 1 + (mirrored and max(shape) < 1024)]:
 
         def there(x: Array, sign: int = sign, room: int = room) -> tuple[Array, ...]:
             return real_fft((x,), many, shape[-1], sign, room, False, interpret=True)
@@ -76,6 +78,8 @@ def test_each_is_the_others_transpose(interpret: bool) -> None:
     (ct,) = back((w.real, w.imag))
     there = np.vdot(re, w.real) + np.vdot(im, w.imag)
     assert abs(there - np.vdot(x, ct)) <= 1e-5 * np.linalg.norm(x) * np.linalg.norm(ct)
+    if interpret:
+        return  # the other direction has the same two kernels
     (y,), back = jax.vjp(lambda re, im: real_fft((re, im), 1, 48, 1, ROOM, True, interpret), w.real, w.imag)
     ct_re, ct_im = back((x,))
     assert abs(np.vdot(y, x) - np.vdot(w.real, ct_re) - np.vdot(w.imag, ct_im)) <= 1e-5 * np.linalg.norm(x) ** 2
