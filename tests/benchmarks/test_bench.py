@@ -44,8 +44,8 @@ small = functools.partial(cases, FEW, (1024,))
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    """The rows of two points of every figure, and of one size of Table I: there of 3 of the 15 meshes."""
-    with mock.patch.object(planning, "meshes", lambda *asked: [*meshes(*asked)][::-7]):
+    """The rows of two points of every figure, and of one size of Table I: there of 2 of the 15 meshes."""
+    with mock.patch.object(planning, "meshes", lambda *asked: [*meshes(*asked)][::-14]):
         return [*known_rows([1024]), *modelled_rows(small())]
 
 
