@@ -6,7 +6,6 @@ compiler's cycles, of compute, of links, and of the program played in the compil
 for the program of the paper's authors, in blocks of the same mesh: of its compute alone.
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from meshfft.inspect.hlo import program_of
 from .common import cpu_devices, mesh_of, numbers, table
 from .measure.on_devices import BLOCKS, swirl
 from .rows import kept
+from .timing import clocked
 
 
 def main(
@@ -56,13 +56,14 @@ def compiled(
     mesh = describe_mesh(dict(zip("xyzw", sizes, strict=False))) if topology else mesh_of(sizes)
     plan = mf.plan(shape, mesh=mesh, topology=topology, **options)
     chip, devices = plan.machine.chip, mesh_for(plan, topology) if topology else mesh_of(sizes)
-    wall, spent = time.perf_counter(), time.process_time()
-    if program is None:
-        made = compile_plan(plan, devices, planes=chip.planes)
-    else:
-        block = jax.ShapeDtypeStruct(shape, "complex64", sharding=NamedSharding(devices, BLOCKS))
-        made = swirl(program, devices).lower(block).compile()
-    wall, spent = time.perf_counter() - wall, time.process_time() - spent
+    block = jax.ShapeDtypeStruct(shape, "complex64", sharding=NamedSharding(devices, BLOCKS)) if program else None
+    made, wall, spent = clocked(
+        lambda: (
+            swirl(program, devices).lower(block).compile()
+            if program
+            else compile_plan(plan, devices, planes=chip.planes)
+        )
+    )
     what = {"by": "swirl-lm" if program else "meshfft", "topology": topology, "shape": shape, "mesh": sizes}
     took: dict[str, Any] = {"steps": len(plan.walk.pairs)}
     if program is None:

@@ -5,7 +5,7 @@ adjoint, <z, F x> - <F* z, x> by the norms of z and F x. Points are uniform, any
 step of uniform ones ("near"), whose systems are solved; lines of FFTs stay cut ("line").
 """
 
-import time
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import meshfft as mf
 
 from .common import cpu_devices, mesh_of, powers, relative, table
 from .rows import kept
+from .timing import clocked
 
 CASES: dict[str, tuple[tuple[int, ...], str]] = {
     "kdft-64": ((64, 3), "turns"),
@@ -61,10 +62,8 @@ def measured(name: str, tiers: list[str]) -> Iterator[dict[str, Any]]:
         options["points"] = [mf.Points.turns(turns)]
     for tier in tiers:
         plan = mf.plan(shape, mesh=mesh, spec=P("x"), dtype="complex128", precision=tier, **options)
-        begun = time.perf_counter()
-        y = plan(mf.shard(x, mesh, P("x")))
+        y, seconds, _ = clocked(functools.partial(plan.__call__, mf.shard(x, mesh, P("x"))))
         found = np.asarray(mf.gather(y))
-        seconds = time.perf_counter() - begun
         adjoint = np.asarray(mf.gather(plan.adjoint(mf.shard(z, mesh, plan.out_layout.spec))))
         apart = abs(np.vdot(z, found) - np.vdot(adjoint, x)) / (np.linalg.norm(z) * np.linalg.norm(found))
         inverse = None if kind == "turns" else plan.solve(y).value if kind == "near" else plan.inverse(y)

@@ -4,7 +4,6 @@ An array of N x columns on eight CPU devices, sampled at N points (k + u) / N, u
 first call, with compiling, and of a second. The explicit inverse, N^3 on the host, is left out above 2048.
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import meshfft as mf
 
 from .common import cpu_devices, mesh_of, numbers, relative, table
 from .rows import kept
+from .timing import clocked
 
 MOST_DIRECT = 2048
 HEADS = ("N", "method", "first s", "second s", "iterations", "condition", "residual", "error")
@@ -34,12 +34,9 @@ def measured(n: int, method: str, columns: int, dtype: str) -> dict[str, Any]:
     array = rng.standard_normal((n, columns, 2)).view(np.complex128)[..., 0].astype(dtype)
     points = mf.Points.turns((np.arange(n) + rng.uniform(-0.25, 0.25, n)) / n)
     samples = jax.block_until_ready(mf.kdftn(mf.shard(array, mesh, P("x")), [points, None]))
-    seconds = []
-    for _ in range(2):
-        begun = time.perf_counter()
-        found = mf.ikdftn(samples, [points, None], method=method)
-        jax.block_until_ready(found.value)
-        seconds.append(time.perf_counter() - begun)
+    (_, first, _), (found, second, _) = (
+        clocked(lambda: mf.ikdftn(samples, [points, None], method=method)) for _ in "12"
+    )
     worth = {"condition": float(found.condition), "residual": float(found.residual)}
-    what = {"N": n, "columns": columns, "dtype": dtype, "method": method, "first": seconds[0], "second": seconds[1]}
+    what = {"N": n, "columns": columns, "dtype": dtype, "method": method, "first": first, "second": second}
     return {**what, "iterations": int(found.iterations[0]), **worth, "error": relative(mf.gather(found.value), array)}

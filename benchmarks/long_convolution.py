@@ -6,8 +6,8 @@ Seconds of interleaved calls, seconds of compiling, bytes that a device receives
 errors against float64 NumPy: of the value, and of the gradient of sum(w c) in both arrays.
 """
 
+import functools
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from meshfft.inspect.hlo import every_collective, program_of
 
 from .common import cpu_devices, mesh_of, noise, numbers, relative, table
 from .rows import append
-from .timing import timed
+from .timing import clocked, timed
 
 HEADS = ("length", "by", "devices", "seconds", "compile s", "MB received", "MB of temporaries", "error", "gradient")
 Convolve = Callable[[Array, Array], Array]
@@ -55,9 +55,7 @@ def measured(length: int, channels: int, rounds: int) -> list[dict[str, Any]]:
     ways |= {("meshfft", 1): ours, ("jnp.fft", 1): theirs}
     for (by, devices), convolve in ways.items():
         given = [jax.device_put(x, cut if devices > 1 else None) for x in (u, h, w)]
-        begun = time.perf_counter()
-        compiled = jax.jit(convolve, out_shardings=given[0].sharding).lower(*given[:2]).compile()
-        seconds = time.perf_counter() - begun
+        compiled, seconds, _ = clocked(functools.partial(_compiled, convolve, *given[:2]))
         sent = sum(one.bytes * one.times for one in every_collective(program_of(compiled)))
         slope = jax.jit(jax.grad(lambda u, h, w, c=convolve: jnp.vdot(w, c(u, h)), (0, 1)))(*given)
         programs[by, devices] = lambda run=compiled, given=given: run(*given[:2])
@@ -74,6 +72,10 @@ def measured(length: int, channels: int, rounds: int) -> list[dict[str, Any]]:
         {**what, "by": by, "devices": devices, "seconds": times[by, devices].seconds, **row}
         for (by, devices), row in made.items()
     ]
+
+
+def _compiled(convolve: Convolve, u: Array, h: Array) -> jax.stages.Compiled:
+    return jax.jit(convolve, out_shardings=u.sharding).lower(u, h).compile()
 
 
 def _causal(a: np.ndarray, b: np.ndarray, back: bool = False) -> np.ndarray:

@@ -8,7 +8,6 @@ import functools
 import math
 import os
 import statistics
-import time
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +22,7 @@ from .common import cpu_devices, mesh_of, noise, numbers, relative, spec_of, tab
 from .measure.cases import balanced
 from .measure.flags import CALM
 from .rows import kept
-from .timing import Call, timed
+from .timing import Call, clocked, timed
 
 TRAJECTORIES = {2: ("random", "radial", "spiral"), 3: ("random", "koosh")}
 GOLDEN = math.pi * (3 - math.sqrt(5))
@@ -110,9 +109,9 @@ def trajectory_of(name: str, dims: int, many: int, rng: np.random.Generator) -> 
 def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]:
     sizes = balanced(8, x.ndim)
     mesh, spec = mesh_of(sizes), spec_of(sizes)
-    begun = time.perf_counter()
-    plan = mf.scattered_plan(x.shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, tol=tol, origin="centre")
-    seconds = time.perf_counter() - begun
+    plan, seconds, _ = clocked(
+        lambda: mf.scattered_plan(x.shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, tol=tol, origin="centre")
+    )
     image, values = mf.shard(x, mesh, spec), mf.shard(c, mesh, plan.out_layout.spec)
     placed, window = plan.place(values), plan.window
     facts = {"imbalance": plan.imbalance, "sigma": window.sigma, "width": window.width, "grid": list(plan.grid)}
@@ -132,9 +131,7 @@ def _finufft(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Ca
     coordinates = [np.ascontiguousarray(one, np.float32) for one in turns.T]
     for kind, sign, given in ((2, -1, x), (1, 1, c)):
         plan = finufft.Plan(kind, x.shape, eps=tol, isign=sign, dtype="complex64", nthreads=2)
-        begun = time.perf_counter()
-        plan.setpts(*coordinates)
-        seconds = time.perf_counter() - begun
+        _, seconds, _ = clocked(functools.partial(plan.setpts, *coordinates))
         cases.append(Case("finufft", kind, functools.partial(plan.execute, given), np.asarray, seconds, {}))
     return cases
 

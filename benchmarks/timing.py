@@ -17,6 +17,7 @@ import jax
 SLOW, THIN = 4.0, 3
 Call = Callable[[], Any]
 Name = TypeVar("Name", bound=Hashable)
+Result = TypeVar("Result")
 
 
 class Seconds(float):
@@ -79,8 +80,13 @@ def spread(seconds: Sequence[float]) -> Spread:
     return Spread(*statistics.quantiles(seconds, method="inclusive")) if others else Spread(first, first, first)
 
 
-def _once(call: Call) -> Times:
+def clocked(call: Callable[[], Result]) -> tuple[Result, float, float]:
+    """The finished result of one call, its seconds, and those of the process's CPU."""
     cpu, begun = time.process_time(), time.perf_counter()
-    result = jax.block_until_ready(call())
-    seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    result: Result = jax.block_until_ready(call())
+    return result, time.perf_counter() - begun, time.process_time() - cpu
+
+
+def _once(call: Call) -> Times:
+    result, seconds, cpu = clocked(call)
     return Times([float(result) if isinstance(result, Seconds) else seconds], [cpu])
