@@ -8,10 +8,10 @@ others       any command             numbers, and the command that made them
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from . import rows as files
 from .measure.cases import Task
@@ -24,6 +24,7 @@ from .paper.tables import tables as paper_tables
 from .timing import spread
 
 Values = dict[str, Any]
+Kind = TypeVar("Kind")
 RUN = ("command", "commit", "date", "cpu")
 ABOUT = ("versions", "device", "cpu", "cores", "load_before", "date", "commit", "command")
 OWN = ("step", "kind", "name", "seconds", "share", "by_device", "cycles")  # what rows of one profile do not share
@@ -103,39 +104,34 @@ def _positive(numbers: list[float]) -> list[float]:
 
 
 def sections(rows: Rows) -> Iterator[Section]:
-    groups = list(runs(rows.cases))
+    groups = runs(rows.cases)
+    others = grouped(rows.others, lambda row: tuple(str(row.get(name)) for name in (*RUN, "table")))
     paper = [Table(title, _plain(heads), lines, BUT) for title, heads, lines in paper_tables(rows.evaluation)]
     chapters = (
         Section("scaling", "Scaling", SCALING, [_scaling(curve) for run in groups for curve in curves_of(run)]),
         Section("baselines", "Beside baselines", BESIDE, [_beside(part) for run in groups for part in by_task(run)]),
         Section("profiles", "Where the time goes", PROFILES, list(map(_profile, profiles(rows.profiles)))),
         Section("paper", "The paper's evaluation", EVALUATION, paper),
-        Section("others", "Other measurements", OTHERS, list(map(_other, runs_of_others(rows.others)))),
+        Section("others", "Other measurements", OTHERS, list(map(_other, others))),
     )
     yield from (chapter for chapter in chapters if chapter.tables)
 
 
-def runs(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def grouped(rows: Iterable[Kind], key: Callable[[Kind], Hashable]) -> list[list[Kind]]:
+    """The rows with one key, in the order in which the first of each comes."""
+    found: dict[Hashable, list[Kind]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return list(found.values())
+
+
+def runs(rows: Iterable[Row]) -> list[list[Row]]:
     """The rows that were measured, by the run they are of: a command, a commit, a day and a processor."""
-    found: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        if row.seconds:
-            found.setdefault(tuple(str(row.facts.get(name)) for name in RUN), []).append(row)
-    yield from found.values()
-
-
-def runs_of_others(rows: Iterable[Values]) -> Iterator[list[Values]]:
-    found: dict[tuple[str, ...], list[Values]] = {}
-    for row in rows:
-        found.setdefault(tuple(str(row.get(name)) for name in (*RUN, "table")), []).append(row)
-    yield from found.values()
+    return grouped((row for row in rows if row.seconds), lambda row: tuple(str(row.facts.get(name)) for name in RUN))
 
 
 def by_task(rows: Iterable[Row]) -> list[list[Row]]:
-    found: dict[Task, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.case.task, []).append(row)
-    return list(found.values())
+    return grouped(rows, lambda row: row.case.task)
 
 
 def curves_of(run: Sequence[Row]) -> Iterator[list[Row]]:
@@ -155,11 +151,7 @@ def is_weak(rows: Sequence[Row]) -> bool:
 
 def profiles(rows: Sequence[Values]) -> list[list[Values]]:
     """The rows of each profile: those that agree in all that is not a row's own."""
-    found: dict[str, list[Values]] = {}
-    for row in rows:
-        shared = {name: value for name, value in row.items() if name not in OWN}
-        found.setdefault(json.dumps(shared, sort_keys=True), []).append(row)
-    return list(found.values())
+    return grouped(rows, lambda row: json.dumps({k: v for k, v in row.items() if k not in OWN}, sort_keys=True))
 
 
 def _title(task: Task) -> str:
