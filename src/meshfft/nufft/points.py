@@ -22,9 +22,9 @@ from jax.core import Tracer
 from jax.typing import DTypeLike
 
 from ..layout.placement import to_host
-from ..numerics.phases import Floats, Limbs, add, logarithm, of_radians, of_radii, snapped
+from ..numerics.phases import Floats, Limbs, logarithm, of_radii, snapped
 from ..operators.matrices import Logarithm, limbs_of
-from ..operators.points import PointValues, Unit
+from ..operators.points import PointValues, Unit, turns_of
 from ..operators.transform import integers
 
 NEAR = 64 * math.pi  # radians up to which division by 2 pi errs by at most 1e-14 turns
@@ -169,8 +169,7 @@ class Scattered:
             return flat
         if np.abs(flat).max(initial=0.0) <= NEAR:
             return flat / (2 * np.pi)
-        high, middle, low = of_radians(flat, 3)
-        return np.asarray(high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96)
+        return np.asarray(turns_of(flat))
 
     def operand(self, real: DTypeLike) -> Logarithm[Limbs] | Logarithm[Array]:
         """Coordinates as a ring of dense products takes them, first of all by
@@ -228,16 +227,10 @@ def anywhere(points: Scattered) -> Scattered:
 
 @functools.lru_cache(maxsize=16)
 def _limbs(points: Scattered, real: np.dtype) -> Logarithm[Limbs]:
-    def by_dim(angle: Floats, radius: Floats | None) -> Logarithm[Limbs]:
-        first = [None if one is None else np.moveaxis(np.asarray(one), -1, 0) for one in (angle, radius)]
-        return limbs_of(Logarithm(*first), points.unit, real)  # type: ignore[arg-type]
-
-    limbs = by_dim(points.coords, points.log_radius)
-    if points.rest is None:
-        return limbs
-    rest = by_dim(*points.rest)
-    radius = add(limbs.radius, rest.radius) if limbs.radius and rest.radius else limbs.radius
-    return Logarithm(add(limbs.angle, rest.angle), radius)
+    floats, rest = jax.tree.map(
+        lambda leaf: np.moveaxis(np.asarray(leaf), -1, 0), (Logarithm(points.coords, points.log_radius), points.rest)
+    )
+    return limbs_of(floats, points.unit, real, rest)
 
 
 def _identity(leaf: object) -> object:

@@ -192,10 +192,17 @@ class Logarithm(NamedTuple, Generic[L]):
     radius: L | None
 
 
-def limbs_of(floats: Logarithm[Floats], unit: str, real: DTypeLike) -> Logarithm[Limbs]:
+def limbs_of(
+    floats: Logarithm[Floats], unit: str, real: DTypeLike, rest: Logarithm[Floats] | None = None
+) -> Logarithm[Limbs]:
+    """The limbs of floats, and of what these have lost."""
     limbs = phases.limbs_for(real)
     angle = (phases.of_turns if unit == "turns" else phases.of_radians)(floats.angle, limbs)
-    return Logarithm(angle, None if floats.radius is None else phases.of_logarithm(floats.radius, limbs))
+    radius = None if floats.radius is None else phases.of_logarithm(floats.radius, limbs)
+    if rest is None:
+        return Logarithm(angle, radius)
+    low = limbs_of(rest, unit, real)
+    return Logarithm(phases.add(angle, low.angle), phases.add(radius, low.radius) if radius and low.radius else radius)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.memory import check_held
 from ..layout.placement import to_host
-from ..numerics.phases import Floats, Limbs, add, finite, logarithm, of_radians, of_radii, snapped, spiral
+from ..numerics.phases import Floats, Limbs, finite, logarithm, of_radians, of_radii, snapped, spiral
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 from .transform import is_integer
 
@@ -135,8 +135,7 @@ class Points:
             return np.arange(self.size) / self.size
         if self.unit == "turns":
             return self.angle
-        high, middle, low = of_radians(self.angle, 3)
-        return high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96
+        return turns_of(self.angle)
 
     def matrix(self, columns: int) -> Matrix:
         if self.angle is None:
@@ -150,14 +149,7 @@ class Points:
         if self.angle is None:
             return None
         floats = Logarithm(self.angle, self.log_radius)
-        if not self.known:
-            return floats
-        limbs = limbs_of(floats, self.unit, real)
-        if self.rest is None:
-            return limbs
-        rest = limbs_of(self.rest, self.unit, real)
-        radius = add(limbs.radius, rest.radius) if limbs.radius and rest.radius else limbs.radius
-        return Logarithm(add(limbs.angle, rest.angle), radius)
+        return limbs_of(floats, self.unit, real, self.rest) if self.known else floats
 
     def check_range(self, columns: int, real: DTypeLike, name: str) -> None:
         """Raises ValueError if a power z^-n leaves the type, for the worst point."""
@@ -191,6 +183,12 @@ class Points:
         if self.log_radius is None:
             return f"<Points: {self.size} on the unit circle, {angles}>"
         return f"<Points: {self.size} off the unit circle, {angles}, log radii {_extent(self.log_radius)}>"
+
+
+def turns_of(radians: Floats) -> Floats:
+    """Turns modulo 1 of any radians, exact to a rounding."""
+    high, middle, low = of_radians(radians, 3)
+    return high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96
 
 
 def _points(angle: PointValues, radius: PointValues | None, unit: Unit) -> Points:
