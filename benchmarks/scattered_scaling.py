@@ -23,7 +23,6 @@ from meshfft.nufft.grid.binning import SAMPLE, loads
 from meshfft.nufft.post_transform import PostTransform, to_grid
 from meshfft.nufft.problem import problem_of
 from meshfft.nufft.steps import Deconvolve, ValueExchange
-from meshfft.nufft.steps.point_step import sub_layout
 from meshfft.numerics.dtypes import dots_of
 from meshfft.plans.planning import laid_out, machines
 from meshfft.plans.request import Setting
@@ -56,7 +55,7 @@ class Scaled(PostTransform):
 
     def load(self, layout: Layout, many: int) -> np.ndarray:
         """Points of each device, scaled from the first `many` of the sample, which is in random order."""
-        where = (sub_layout(layout, self.problem.dims), self.window.width, self.problem.slack)
+        where = (layout.along(self.problem.dims), self.window.width, self.problem.slack)
         turns = self.problem.points.in_turns[:many]
         found = sum(loads(turns[i : i + SAMPLE], *where) for i in range(0, len(turns), SAMPLE))
         return np.asarray(found) * (POINTS * math.prod(layout.parts) / len(turns))

@@ -13,6 +13,7 @@ from typing import Unpack, overload
 from jax import Array
 from jax.typing import ArrayLike
 
+from ..layout.layout import resized
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed
 from ..nufft.inverse import Limits
 from ..nufft.planning import at_points, solved_at_points
@@ -171,7 +172,7 @@ def ikdftn(
     for one, n, dim in zip(chosen, samples, dims, strict=True):
         if one.size != n:
             raise ValueError(f"axis {dim} has {n} samples and {one.size} points: give one for each")
-    goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), start)
+    goal = resized(start, dims, sizes)
     forward = sampled(goal.shape, dims, chosen, norm, dtype)
     where = (setting.mesh, setting.machine, dtype, options.dots(setting.dtype, setting.machine.chip.unit))
     how_solved = Options("kdft", ring=options.ring)

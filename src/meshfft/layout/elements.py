@@ -45,9 +45,7 @@ def emptied(layout: Layout, dims: Dims) -> Layout:
 
 
 def without(y: Array, layout: Layout, dims: Dims) -> tuple[Array, Layout]:
-    kept = [d for d in range(layout.ndim) if d not in dims]
-    left = Layout(tuple(layout.shape[d] for d in kept), tuple(layout.cuts[d] for d in kept))
-    return lax.squeeze(y, dims), left
+    return lax.squeeze(y, dims), layout.without(dims)
 
 
 def _added(x: Array, layout: Layout, how: str, dims: Dims, over: tuple[str, ...], dtype: DTypeLike | None) -> Array:

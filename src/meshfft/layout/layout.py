@@ -135,6 +135,15 @@ class Layout:
             return self
         return self.replace(dim, size, even_cuts(size, [cut[:2] for cut in self.cuts[dim]]))
 
+    def along(self, dims: Iterable[int]) -> "Layout":
+        """The layout of some of the dimensions."""
+        dims = tuple(dims)
+        return Layout(tuple(self.shape[d] for d in dims), tuple(self.cuts[d] for d in dims))
+
+    def without(self, dims: Iterable[int]) -> "Layout":
+        """The layout of the other dimensions."""
+        return self.along(sorted({*range(self.ndim)}.difference(dims)))
+
     def insert(self, dim: int, size: int, cuts: Cuts) -> "Layout":
         return Layout((*self.shape[:dim], size, *self.shape[dim:]), (*self.cuts[:dim], cuts, *self.cuts[dim:]))
 

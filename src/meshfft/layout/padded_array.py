@@ -55,7 +55,7 @@ class PaddedArray(NumpyFace):
         """
         more, layout = np.ndim(self.stored) - self.full_layout.ndim, self.full_layout
         if more <= 0:
-            return Layout(layout.shape[-more:], layout.cuts[-more:])
+            return layout.along(range(-more, layout.ndim))
         shown = getattr(self.sharding, "spec", ())[:more]  # a traced array shows none under Auto axes
         return from_spec(self.stored.shape[:more], axis_sizes(self.home), shown) + layout
 
@@ -63,7 +63,7 @@ class PaddedArray(NumpyFace):
     def lead(self) -> Layout:
         """The layout of the leading dimensions that `vmap` removed."""
         fewer = max(0, self.full_layout.ndim - np.ndim(self.stored))
-        return Layout(self.full_layout.shape[:fewer], self.full_layout.cuts[:fewer])
+        return self.full_layout.along(range(fewer))
 
     @property
     def mesh(self) -> AnyMesh | None:

@@ -32,7 +32,6 @@ from ..steps.base import at_slot
 from ..walks.walk import Walk
 from .points import Scattered
 from .steps.known_points import Moved
-from .steps.point_step import sub_layout
 
 
 class Planned(NamedTuple):
@@ -107,7 +106,7 @@ def _positions(plan: Planned) -> tuple[Array, ...]:
 
 def _layout(plan: Planned) -> Layout:
     end = plan.whole.out_layout
-    return Layout((len(plan.grid),), ((),)) + sub_layout(end, range(end.ndim - len(plan.points.shape), end.ndim))
+    return Layout((len(plan.grid),), ((),)) + end.along(range(end.ndim - len(plan.points.shape), end.ndim))
 
 
 def _points_first(plan: Planned, turns: Array) -> Array:
@@ -131,7 +130,7 @@ def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[AnyStore
     numbers = numbers if plan.run is plan.whole else _in_slots(plan, numbers)
     end = plan.run.out_layout
     lead = end.ndim - (numbers.ndim - 1)
-    tail = Layout((1,) * lead, ((),) * lead) + sub_layout(end, range(lead, end.ndim))
+    tail = Layout((1,) * lead, ((),) * lead) + end.along(range(lead, end.ndim))
     parts = (jax.lax.complex(jnp.zeros_like(one), sign * one).reshape(*[1] * lead, *one.shape) for one in numbers)
     return [padded(part, tail, plan.whole.mesh) for part in parts]
 

@@ -34,7 +34,6 @@ from .moving import Planned, at_moved
 from .points import Scattered, known_kind
 from .problem import brought
 from .solvers import NormalPlan, Operator, circle, transformed
-from .steps.point_step import sub_layout
 
 
 class Checked(NamedTuple):
@@ -170,7 +169,7 @@ class ScatteredPlan(PointsPlan):
     def _exchanged(self, values: AnyArray, step: Step, layout: Layout, tail: int) -> Any:
         """Exchanges values of the batch, or of the points alone, which have the last `tail` dimensions."""
         if np.ndim(values) == tail:
-            layout = sub_layout(layout, range(layout.ndim - tail, layout.ndim))
+            layout = layout.along(range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
         walk = Walk(layout, (at_slot(step, 0),), real=np.dtype(given).kind != "c").wired()
         return self._with(walk, self.sources[-1:])(values)
@@ -219,7 +218,7 @@ class ScatteredPlan(PointsPlan):
                 "plan.density() returns them, and call the operator that is returned, plan.normal(weights)(image)"
             )
         forward = circle(self._plain, self.dims)
-        layout, tol = sub_layout(forward.out_layout, self.dims), max(self.tol / 4, LEAST_TOL[self.dtype.name])
+        layout, tol = forward.out_layout.along(self.dims), max(self.tol / 4, LEAST_TOL[self.dtype.name])
         how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0, "options": self.options.exact}
         wider = self.remake(start=layout, dims=tuple(range(layout.ndim)), **how)
         if weights is None:

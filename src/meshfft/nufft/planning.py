@@ -40,7 +40,6 @@ from .post_transform import PostTransform, to_grid, values_layout
 from .problem import ScatteredProblem, axes_of_cuts, brought, points_layout, problem_of, problem_of_values
 from .steps import Deconvolve, RingPoints, TileBalance
 from .steps.known_points import exchange_of
-from .steps.point_step import sub_layout
 
 LOG = logging.getLogger("meshfft")
 
@@ -93,7 +92,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
     owned = _from_image(walk, post, post.steps(walk.end, *what))
     if (machine := tried(owned, problem.machine, problem.dtype.itemsize)) is not problem.machine:
         return scattered_plan_for(problem._replace(machine=machine))
-    in_slots = sub_layout(owned.end, [owned.end.ndim - 1])
+    in_slots = owned.end.along([owned.end.ndim - 1])
     every: list[object] = [tables] if balance is None else [tables, balance[1]]
     how = (problem.machine, problem.dtype.itemsize)
     last, routes = exchange_of(order, owned.end, values_layout(problem, in_slots), len(every), *how)
@@ -121,7 +120,7 @@ def _working(
     placed, dims, halo = post.placed(layout), post.problem.dims, post.reach - 1
     if not post.balanced:
         return placed.tables, placed.order, None
-    lent = lend(placed, post.reach, tuple(n + halo for n in sub_layout(layout, dims).block))
+    lent = lend(placed, post.reach, tuple(n + halo for n in layout.along(dims).block))
     if not lent.rounds:
         return placed.tables, placed.order, None
     rounds = tuple((one.pairs, one.start.shape[1]) for one in lent.rounds)
@@ -132,9 +131,9 @@ def _working(
 
 def _window_alone(post: PostTransform, layout: Layout, slots: int, most: int, balance: TileBalance | None) -> Walk:
     """Walk from points to the fine grid and back, without phases and batch dimensions."""
-    bare, dims = sub_layout(layout, post.problem.dims), tuple(range(len(post.grid)))
+    bare, dims = layout.along(post.problem.dims), tuple(range(len(post.grid)))
     balance = None if balance is None else dataclasses.replace(balance, along=dims)
-    start = sub_layout(post.problem.start, post.problem.dims)
+    start = post.problem.start.along(post.problem.dims)
     post = dataclasses.replace(post, problem=post.problem._replace(start=start, dims=dims))
     there = Walk(bare, post.steps(bare, slots, most, balance, sign=0)[1:])
     back = there.transpose()
@@ -185,7 +184,7 @@ def ring_plan(problem: ScatteredProblem) -> PointsPlan:
 
 @functools.lru_cache(maxsize=256)
 def _ring_steps(problem: ScatteredProblem, unit: str | None) -> list[Step]:
-    image, there, ring = sub_layout(problem.start, problem.dims), problem.at_points, problem.options.ring
+    image, there, ring = problem.start.along(problem.dims), problem.at_points, problem.options.ring
     if there is None or there.mesh_axes != image.mesh_axes:
         there = points_layout(problem.points.shape, axes_of_cuts(problem.start, problem.dims), problem.mesh)
     both = ring == "auto" and problem.machine.network is not None and math.prod(image.parts) > 2

@@ -29,7 +29,6 @@ from .grid.form import Form, chosen
 from .grid.window import Window, window
 from .problem import ScatteredProblem, axes_of_cuts, points_layout
 from .steps import Interpolate, PhaseShift, PointExchange, RingGrid, TileBalance
-from .steps.point_step import sub_layout
 
 GROWTH = 1.07  # allowed growth of a grid that more devices can share
 SIGMA = 2.0
@@ -49,7 +48,7 @@ class PostTransform:
         problem = self.problem
         if not problem.points.known:
             return self._wired(layout, self._traced(layout))
-        cells = sub_layout(layout, problem.dims)
+        cells = layout.along(problem.dims)
         load = loads(problem.points.in_turns, cells, self.window.width, problem.slack)
         most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balanced else load.max())
         return self.steps(layout, most, most)
@@ -58,7 +57,7 @@ class PostTransform:
         """Steps if points were distributed evenly; none for traced points."""
         if not self.problem.points.known:
             return ()
-        mean = self.problem.points.size // math.prod(sub_layout(layout, self.problem.dims).parts)
+        mean = self.problem.points.size // math.prod(layout.along(self.problem.dims).parts)
         return self.steps(layout, mean, mean)
 
     @property
@@ -72,11 +71,11 @@ class PostTransform:
         return self.window.width + 2 * self.problem.slack
 
     def form(self, layout: Layout) -> Form:
-        block = sub_layout(layout, self.problem.dims).block
+        block = layout.along(self.problem.dims).block
         return chosen(self.window, self.problem.slack, block, self.problem.machine.gridding)
 
     def placed(self, layout: Layout) -> Placed:
-        problem, cells = self.problem, sub_layout(layout, self.problem.dims)
+        problem, cells = self.problem, layout.along(self.problem.dims)
         return place(problem.points.in_turns, problem.middles, cells, self.form(layout), problem.dtype)
 
     def steps(
@@ -113,7 +112,7 @@ class PostTransform:
         steps = (shift, *(Halo(dim, 0, self.reach - 1) for dim in dims), *filter(None, balance))
         for step in steps:
             layout = step.after(layout)
-        return steps, sub_layout(layout, dims)
+        return steps, layout.along(dims)
 
 
 def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:

@@ -29,7 +29,6 @@ from ..steps.problem import Options
 from ..walks.choice import recut
 from ..walks.walk import Walk
 from .points import Scattered, known_kind
-from .steps.point_step import sub_layout
 
 ORIGINS = ("corner", "centre")
 
@@ -81,13 +80,13 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def batch(self) -> Layout:
-        return sub_layout(self.start, [d for d in range(self.start.ndim) if d not in self.dims])
+        return self.start.without(self.dims)
 
     @property
     def at_points(self) -> Layout | None:
         """The layout of the caller's values without batch dimensions."""
         values = self.values
-        return None if values is None else sub_layout(values, range(values.ndim - len(self.points.shape), values.ndim))
+        return None if values is None else values.along(range(values.ndim - len(self.points.shape), values.ndim))
 
     def parts(self, walk: Walk, sources: tuple[OperandSource | None, ...]) -> tuple[Any, ...]:
         """The fields of a Plan of this problem."""

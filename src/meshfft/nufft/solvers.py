@@ -35,7 +35,6 @@ from ..walks.walk import Walk
 from .penalties import Penalty
 from .post_transform import even_walk
 from .steps import PhaseShift
-from .steps.point_step import sub_layout
 
 Operator = Callable[[Array], Array]
 State = Iterate[Array, Array]
@@ -216,7 +215,7 @@ def _nothing(layout: Layout) -> tuple[()]:
 
 def transformed(forward: Plan, q: Array, scale: float) -> Array:
     """lambda, in its own layout, of a kernel whose differences are counted from the middle."""
-    layout = sub_layout(forward.out_layout, forward.transform.dims)
+    layout = forward.out_layout.along(forward.transform.dims)
     dims = tuple(range(layout.ndim))
     transform = transform_of(dims, layout.shape, None, False, "fft")
     walk = sound_walk(Problem(layout, transform, forward.machine, forward.dtype.itemsize, forward.dots, goal=layout))

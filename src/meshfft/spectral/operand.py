@@ -53,13 +53,13 @@ def place_of(
     _check_shapes(start.shape, shape, dims)
     has = enumerate(shape, start.ndim - len(shape))
     kept = tuple(d for d, n in has if d in dims or n == start.shape[d])
-    alike, stored = _along(start, kept), stored_of(b)
+    alike, stored = start.along(kept), stored_of(b)
     known = not isinstance(stored, jax.core.Tracer)
     if whole is not None:
         return OperandPlace(kept, alike, False), shape
     if b is not stored or any(jax.typeof(b).sharding.spec) or (known and not b.sharding.is_fully_replicated):
         layout = read(b).setting.start
-        there = _along(layout, [d - start.ndim for d in kept])
+        there = layout.along([d - start.ndim for d in kept])
         if layout.mesh_axes and (there.axes != alike.axes or (there.shape == alike.shape and there != alike)):
             remedy = "shard them alike, or give b to every device, jax.device_put(b, NamedSharding(mesh, P()))"
             raise ValueError(f"a is sharded as {start.spec}, b as {layout.spec}: {remedy}")
@@ -80,7 +80,7 @@ def walks_of(a: Plan, place: OperandPlace, used: tuple[int, ...], result: tuple[
         options = a.options._replace(order=order, out_spec=out_spec)
         return planned(None, setting, Definition(s, axes, kind=kind), options)
 
-    at, end = place.layout or _along(start, kept), _along(a.out_layout, kept)
+    at, end = place.layout or start.along(kept), a.out_layout.along(kept)
     free = place.layout is None and all(end.parts[j] == 1 for j in inner)
     if free:
         at = Layout(used, end.cuts)  # each device transforms the lines of b that it multiplies
@@ -95,7 +95,7 @@ def walks_of(a: Plan, place: OperandPlace, used: tuple[int, ...], result: tuple[
     if a.out_layout.axes != tuple(axes):
         a = plan(start.shape, start.spec, dims, there)
     c = a if result == start.shape else plan(result, start.spec, dims, there)
-    if not b.out_layout.cuts == _along(a.out_layout, kept).cuts == _along(c.out_layout, kept).cuts:
+    if not b.out_layout.cuts == a.out_layout.along(kept).cuts == c.out_layout.along(kept).cuts:
         a, c = plan(start.shape, start.spec, dims, there), plan(result, start.spec, dims, there)
         b = plan(at.shape, at.spec, inner, b.out_layout.spec)
     return Walks(a, b, c, place, used)
@@ -141,10 +141,6 @@ def _cut(b: Array, walks: Walks, a: AnyStored) -> AnyStored:
     known = not manual & layout.mesh_axes and (mesh is None or manual or not jax.typeof(b).sharding.mesh.empty)
     as_is = known and layout.even and b.shape == layout.shape
     return padded(b if as_is else cut_replicated(b, layout, mesh), layout, mesh, a)
-
-
-def _along(layout: Layout, dims: Sequence[int]) -> Layout:
-    return Layout(tuple(layout.shape[d] for d in dims), tuple(layout.cuts[d] for d in dims))
 
 
 def _check_shapes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) -> None:

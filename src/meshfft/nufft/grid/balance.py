@@ -62,8 +62,8 @@ def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL)
             taken[loan.helper].append(np.stack([loan.owner * each + loan.chunk, behind + loan.tile]))
     theirs = [np.concatenate(loans, 1) for loans in taken]
     own = [np.flatnonzero(row) + device * each for device, row in enumerate(kept)]
-    source = _ragged([np.concatenate([mine, pair[0]]) for mine, pair in zip(own, theirs, strict=True)], 1)
-    tile = _ragged([np.concatenate([0 * mine - 1, pair[1]]) for mine, pair in zip(own, theirs, strict=True)], 1)
+    source = _ragged([np.concatenate([mine, pair[0]]) for mine, pair in zip(own, theirs, strict=True)])
+    tile = _ragged([np.concatenate([0 * mine - 1, pair[1]]) for mine, pair in zip(own, theirs, strict=True)])
     rows, at = _behind(int(depth[-1]), tuple(t + reach - 1 for t in placed.tile), block)
     return Lent(
         _moved_to(_chosen(tables, source, chunk), tile, at, chunk),
@@ -140,8 +140,8 @@ def _round(loans: list[_Loan], devices: int, tiles: int) -> Round:
     return Round(tuple((loan.owner, loan.helper) for loan in loans), start)
 
 
-def _ragged(rows: list[np.ndarray], least: int) -> np.ndarray:
-    table = np.full((len(rows), max(least, *map(len, rows))), -1, np.int64)
+def _ragged(rows: list[np.ndarray]) -> np.ndarray:
+    table = np.full((len(rows), max(1, *map(len, rows))), -1, np.int64)
     for line, row in zip(table, rows, strict=True):
         line[: len(row)] = row
     return table

@@ -132,7 +132,7 @@ class ValueExchange(TakesTables, Wired):
 
     def after(self, layout: Layout) -> Layout:
         rest = self._batch(layout)
-        return Layout(layout.shape[:rest], layout.cuts[:rest]) + (self.slots if self.transposed else self.points)
+        return layout.along(range(rest)) + (self.slots if self.transposed else self.points)
 
     def _batch(self, layout: Layout) -> int:
         return layout.ndim - (self.points if self.transposed else self.slots).ndim
@@ -200,7 +200,7 @@ def exchange_of(
 
     `order` has the slot of each point, raveled in the caller's order, among those of all devices.
     """
-    slots = Layout(before.shape[-1:], before.cuts[-1:])
+    slots = before.along([-1])
     parts, each, here = slots.parts[0], slots.block[0], math.prod(points.block)
     holder, place = _homes(points, slots.cuts[0])
     owner = order // each

@@ -70,9 +70,9 @@ class PointStep(TakesTables):
     def ends(self, layout: Layout) -> tuple[Layout, Layout]:
         """Layouts of the array and of the values; one of them is `layout`."""
         if not self.transposed:
-            return layout, sub_layout(layout, [d for d in range(layout.ndim) if d not in self.along]) + self.points
+            return layout, layout.without(self.along) + self.points
         many = layout.ndim - self.points.ndim
-        array = Layout(layout.shape[:many], layout.cuts[:many])
+        array = layout.along(range(many))
         for dim, size, cuts in sorted(zip(self.along, self.grid.shape, self.grid.cuts, strict=True)):
             array = array.insert(dim, size, cuts)
         return array, layout
@@ -198,11 +198,6 @@ def located(place: Limbs, cells: Array | int, width: int, real: np.dtype) -> tup
     up = 1 if width % 2 == 0 else (high >> 31).astype(jnp.int32)
     lowest = whole.astype(jnp.int32) - width // 2 + up
     return jnp.where(lowest < 0, lowest + cells, lowest), offset
-
-
-def sub_layout(layout: Layout, dims: Iterable[int]) -> Layout:
-    dims = tuple(dims)
-    return Layout(tuple(layout.shape[d] for d in dims), tuple(layout.cuts[d] for d in dims))
 
 
 def clear(block: B, layout: Layout, dims: Iterable[int]) -> B:

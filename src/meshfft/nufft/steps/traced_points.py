@@ -40,7 +40,7 @@ from ...steps.base import Slope, Wired
 from ..grid.form import Form, Outs, Slots, cost
 from ..grid.gridding import interpolate, spread
 from .known_points import GATHER_PASSES
-from .point_step import Cells, CoordinateStep, fixed, grid_back, grid_last, located, sub_layout
+from .point_step import Cells, CoordinateStep, fixed, grid_back, grid_last, located
 
 SORT_PASSES = 2  # over keys and numbers, per bit of the number of points
 
@@ -91,7 +91,7 @@ class RingGrid(CoordinateStep, Wired):
             return super().ends(layout)
         at = layout.ndim - self.points.ndim - 1
         if self.transposed:
-            return super().ends(sub_layout(layout, [d for d in range(layout.ndim) if d != at]))[0], layout
+            return super().ends(layout.without([at]))[0], layout
         values = super().ends(layout)[1]
         return layout, values.insert(values.ndim - self.points.ndim, len(self.outs), ())
 

@@ -28,7 +28,6 @@ from ..points import Scattered
 from ..post_transform import MOST_CELLS, SIGMA, PostTransform
 from ..problem import ScatteredProblem
 from ..steps.known_points import exchange_of
-from ..steps.point_step import sub_layout
 from .traced import image_for
 
 
@@ -94,8 +93,8 @@ def _joined(
     post = PostTransform(given._replace(machine=there.machine), tuple(image.shape[d] for d in dims), one)
     placed = post.placed(image)
     walk = Walk(image, post.steps(image, placed.tables.cell.shape[1], int(placed.load.max()))[1:])
-    in_slots, batch = sub_layout(walk.end, [walk.end.ndim - 1]), image.ndim - len(dims)
-    points, how = sub_layout(values, range(batch, values.ndim)), (there.machine, problem.dtype.itemsize)
+    in_slots, batch = walk.end.along([walk.end.ndim - 1]), image.ndim - len(dims)
+    points, how = values.along(range(batch, values.ndim)), (there.machine, problem.dtype.itemsize)
     last, routes = exchange_of(placed.order, walk.end, points, 1, *how)
     back = dataclasses.replace(walk, steps=(*walk.steps, last)).transpose()
     every = (_factored(placed.tables, placed.order, before), routes)

@@ -36,7 +36,7 @@ from ..planning import traced_walk
 from ..points import Scattered
 from ..post_transform import SIGMA, PostTransform, fast_length
 from ..problem import ScatteredProblem
-from ..steps.point_step import Cells, sub_layout
+from ..steps.point_step import Cells
 from ..steps.traced_points import RingGrid
 
 BITS, LEAST_BITS = 15, 4  # of m, with which cells of a grid are counted in 31 bits
@@ -111,7 +111,7 @@ def image_for(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
         min(by, key=lambda one: math.prod(parts for _, parts in one)).append(cut[:2])
     parts = [math.prod(size for _, size in one) for one in by]
     sizes = tuple(p * fast_length(-(-int(n) // p), 1, 1.0) for n, p in zip(cells, parts, strict=True))
-    return sub_layout(values, range(lead)) + Layout(sizes, tuple(map(even_cuts, sizes, by)))
+    return values.along(range(lead)) + Layout(sizes, tuple(map(even_cuts, sizes, by)))
 
 
 @jax.custom_batching.custom_vmap
