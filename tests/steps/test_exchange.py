@@ -180,6 +180,13 @@ def test_columns_are_gathered_before_their_first_stage(parts: int) -> None:
     assert stages and not any(" dynamic-slice(" in stage for stage in stages)
 
 
+def test_half_a_spectrum_compiles_to_little() -> None:
+    """Catches eight writes in a loop for a block that fits in a cache, and divisions that mind signs."""
+    work = jax.jit(lambda x: in_place(x, (1,), -1, ((1, 8),)))
+    text = work.lower(jax.ShapeDtypeStruct((3, 64, 8, 33), np.complex64)).as_text()
+    assert text.count("stablehlo.dynamic_update_slice") <= 2 and "stablehlo.sign" not in text, text
+
+
 @contextlib.contextmanager
 def _as_if_large() -> Iterator[None]:
     """Plans for small blocks as for large ones."""

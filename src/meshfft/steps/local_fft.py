@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..collectives.all_to_all import Came, Grid, Pieces, Ports, count, divided, fits
+from ..collectives.all_to_all import Came, Grid, Pieces, Ports, count, divided
 from ..kept import Trial
 from ..kernels.engine import Engine, Lines, Sender, fft_error
 from ..kernels.engines import least, offered
+from ..kernels.stockham import grid_of
 from ..kernels.trig import transform
 from ..kernels.xla import XLA
 from ..layout.layout import Layout, resized, shift
@@ -100,7 +101,7 @@ class LocalFFT(Chunked, Kernels):
         lines = self._lines(layout)
         if (scratch := self.engine.scratch(lines, itemsize)) is None:
             return None
-        chunk = divided(layout.block, self.grid) if fits(layout.block, self.grid) else layout.block
+        chunk = divided(layout.block, grid_of(layout.block, itemsize, self.grid))
         return Held(max(lines.points, math.prod(layout.block), math.prod(self.after(layout).block)), chunk, scratch)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
