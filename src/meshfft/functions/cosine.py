@@ -44,7 +44,7 @@ def dctn(
         ValueError, TypeError: as `fftn`; an unknown type; fewer than two
             points for type 1.
 
-    Costs half of `fftn` for a real array, and type 1 as much as `fftn`. An
+    Costs half of `fftn` for a real array; type 1 costs the same as `fftn`. An
     array of one sharded dimension takes a dense product over the ring, 2 N
     flops a point: from 2^16 points on, give it a second dimension.
 

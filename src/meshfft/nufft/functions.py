@@ -123,8 +123,8 @@ def nufftn_adjoint(
     capacity: float | None = None,
     **how: Unpack[FieldHow],
 ) -> Transformed:
-    """The sum of waves with given values at scattered points: the nonuniform
-    FFT of type 1, the adjoint of `nufftn`.
+    """The image of values at scattered points: the nonuniform FFT of type 1,
+    the adjoint of `nufftn`.
 
         x[n] = sum_j c_j exp(2 pi i k_j . n)
 

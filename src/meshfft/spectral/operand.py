@@ -159,7 +159,7 @@ def _check_shapes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...])
 
 
 def _as_block(b: AnyStored, a: AnyStored, dims: tuple[int, ...], setting: Setting) -> tuple[int, ...] | None:
-    """The shape of which b is a block in a caller's shard_map; None if it is the same on every device."""
+    """Global shape of b, if b is a block in a caller's shard_map; None if it is replicated."""
     start = setting.start
     mine, first = mapped_axes(setting.mesh) & start.mesh_axes, start.ndim - b.ndim
     if not mine or first < 0 or isinstance(b, PaddedArray):

@@ -85,9 +85,9 @@ def power_spectrum(
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Sends half as much as `fftn`, and sums only the bins over devices; memory
-    for a few real arrays of a block's size. Differentiable in x. For a density
-    in wavenumber space multiply by the box's volume.
+    Sends half the bytes of `fftn`, sums only the bins over devices, and needs
+    a few real arrays of a block's size. Differentiable in x. For a density in
+    wavenumber space multiply by the box's volume.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> mf.power_spectrum(x, (6.283185307179586,)).power.round(4).tolist()
