@@ -187,9 +187,11 @@ def test_traced_points_are_refused(precision: str) -> None:
         jax.jit(lambda r: mf.ikdftn(jnp.ones(5000), Points.turns(np.zeros(5000), r)).value)(jnp.full(5000, 0.9))
 
 
-GRADIENTS: dict[str, Any] = {  # those of TABLE are compiled for it
-    "1-D": TABLE["1-D"],
-    **{name: TABLE[name] for name in ("1-D, prime", "2-D", "2-D, uneven")},
+GRADIENTS: dict[str, Any] = {
+    "1-D": ((16,), [jittered(16)], (8,), P("x")),
+    "1-D, uneven": ((17,), [jittered(24)], (8,), P("x")),
+    "2-D": ((8, 12), [jittered(8, 0.9), jittered(12)], (2, 4), P("x", "y")),
+    "2-D, uneven": ((7, 5), [jittered(11), jittered(5)], (4, 2), P("x", "y")),
     "2-D, off the circle": ((8, 8), [Points.turns(jittered(8).in_turns, 1 + 0.01 * np.arange(8)), None], (8,), P("x")),
 }
 
