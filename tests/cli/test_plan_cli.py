@@ -167,6 +167,17 @@ def test_info_says_what_a_report_needs() -> None:
     assert "(measured elsewhere)" in printed and "(measured)" not in printed and "none is measured" in printed
 
 
+def test_plan_of_the_lowest_modes() -> None:
+    """Catches modes that do not reach the plan, and what is no number of frequencies."""
+    words = ("plan", "24,20,16", "--mesh", "2,2")
+    assert json.loads(call(*words, "--modes", "6,-1,4", "--json"))["out_shape"] == [6, 20, 4]
+    assert json.loads(call(*words, "--modes", "8", "--kind", "rfft", "--json"))["out_shape"] == [8, 8, 5]
+    for text in ("6,x,4", "0.5", "--6"):
+        assert f"--modes {text!r} is no number of frequencies" in refused(*words, f"--modes={text}")
+    assert "--modes says nothing of passes" in refused("plan", "24,20", "--memory", "1GB", "--modes", "4")
+    assert "modes" in refused(*words, "--modes", "25")
+
+
 def test_plan_by_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches --measure that prints the walk of the model, and one where nothing can be run."""
     seconds = [0.3, 0.1, 0.2, 0.4, 0.5]

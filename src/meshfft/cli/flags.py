@@ -126,6 +126,9 @@ class Files(NamedTuple):
             say(wrote)
 
 
+OWN = ("spec", "inverse", "margin", "modes")  # flags that are read apart
+
+
 class PlanFlags(NamedTuple):
     spec: SpecFlag = None
     axes: AxesFlag = None
@@ -141,12 +144,19 @@ class PlanFlags(NamedTuple):
     ring: RingFlag = "auto"
     wire: WireFlag = "exact"
     margin: Annotated[str, option("M,M,...", "Ghost cells around each device's block: 2; 1,1,0.")] = "0"
+    modes: Annotated[str | None, option("M,M,...", "Lowest frequencies to keep: 64; 64,64,-1.")] = None
     inverse: Annotated[bool, switch("--inverse", "The inverse transform.")] = False
 
     def read(self) -> Keywords:
         """The options of `meshfft.plan`, but for the spec."""
-        given = {name: value for name, value in self._asdict().items() if name not in ("spec", "inverse", "margin")}
-        return {"inverse": self.inverse, "margin": read_margin(self.margin), **read_options(**given)}
+        given = {name: value for name, value in self._asdict().items() if name not in OWN}
+        modes = None if self.modes is None else read_counts(self.modes, "--modes", "frequencies", least="-?")
+        return {
+            "inverse": self.inverse,
+            "margin": read_counts(self.margin, "--margin", "cells"),
+            "modes": modes,
+            **read_options(**given),
+        }
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -212,10 +222,11 @@ def read_sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
     return sizes
 
 
-def read_margin(text: str) -> int | tuple[int, ...]:
+def read_counts(text: str, flag: str, what: str, least: str = "") -> int | tuple[int, ...]:
+    """One number for all axes, or one for each; `least` is what may precede digits."""
     words = _words(text)
-    if not all(re.fullmatch(DIGITS, word) for word in words):
-        raise ValueError(f"--margin {text!r} is no number of cells: give one, as 2, or one for each axis, as 1,1,0")
+    if not all(re.fullmatch(least + DIGITS, word) for word in words):
+        raise ValueError(f"{flag} {text!r} is no number of {what}: give one, as 2, or one for each axis, as 1,1,0")
     return int(text) if len(words) == 1 else tuple(map(int, words))
 
 

@@ -31,7 +31,7 @@ from .request import SamplingFlags, check_alone, read_sampling, sampled_options
 _rounded = functools.partial(plain, digits=3)
 OTHERS = 4
 # Flags without effect on passes.
-USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact", "margin": 0}
+USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact", "margin": 0, "modes": None}
 KEPT = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
 
 
