@@ -38,6 +38,8 @@ EXCLUDED = {
     "memory": "leave it out: passes over the disk have uniform samples",
     "resume": "leave it out: passes over the disk have uniform samples",
 }
+OF_ONE = "These figures are of one transform, not of the solution, which may take many."
+UNKNOWN = dict.fromkeys(("seconds", "seconds_by_resource", "error_expected"))  # of a solution
 
 
 class Sampling(NamedTuple):

@@ -36,7 +36,7 @@ from ..spectral.picture import central_planes, check_picture, save_spectrum
 from . import flags as read
 from .cluster import agree, check_files, check_run, everywhere, run_in, start_mesh
 from .output import PartTime, Progress, guarded, warn
-from .request import Flags, SamplingFlags, check_alone, read_sampling
+from .request import OF_ONE, UNKNOWN, Flags, SamplingFlags, check_alone, read_sampling
 
 Stored = jax.Array | meshfft.PaddedArray
 Made = tuple[Mapping[str, object], list[PartTime]]  # facts for JSON, and the seconds of every part
@@ -192,7 +192,7 @@ def _needed_bytes(job: Prepared) -> int:
 def _in_core(job: Prepared) -> Made:
     flags, plan, devices = job.flags, job.plan, job.mesh.local_devices
     (comes, _), (leaves, dtype) = job.ends
-    job.say(f"{'Solves the ' * job.solves}{plan}\n")
+    job.say(f"Solves the {plan}\n{OF_ONE}\n" if job.solves else f"{plan}\n")
     check_run(plan.peak_bytes, devices)
     together(lambda: check_room(flags.target, math.prod(leaves.shape) * dtype.itemsize))
     parts = [job.ends[0]] if job.solves else [(one.in_layout, one.in_dtype) for one in (plan, *plan.stages)]
@@ -218,7 +218,7 @@ def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tu
     job.say(f"Solved by {', '.join(methods)}: condition {found.condition:.3g}, residual {residual:.2g}.")
     numbers: read.Keywords = {"residual": residual if math.isfinite(residual) else None}
     numbers |= {"condition": found.condition, "iterations": [int(count) for count in found.iterations]}
-    return found.value, {"solution": {**numbers, "conditions": list(found.conditions), "methods": methods}}
+    return found.value, {**UNKNOWN, "solution": {**numbers, "conditions": list(found.conditions), "methods": methods}}
 
 
 def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
