@@ -16,7 +16,9 @@ SCRIPT = Path(__file__).parent.parent / "process.py"
 pytestmark = pytest.mark.slow
 COUNTS = (1, 2, 4)
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"  # compiles in half the time
-SUMMED = ("residual", "power_spectrum", "slope of points", "reconstruct")  # over devices, as the collective orders it
+
+
+SOLVED = ("residual", "slope of points", "reconstruct")  # rounding grows
 
 
 class Run(NamedTuple):
@@ -94,11 +96,13 @@ def test_several_processes_hold_what_one_does(runs: dict[int, Run], count: int) 
         holders = [process for process in several if name in process]
         assert len(holders) == (count if place == "here" else 1), name
         for process in holders:
-            if row in SUMMED:
-                np.testing.assert_allclose(process[name], block, rtol=1e-5, atol=2e-7, err_msg=name)
-            else:
-                assert process[name].dtype == block.dtype
-                assert process[name].tobytes() == block.tobytes(), name
+            found = process[name]
+            assert found.dtype == block.dtype and found.shape == block.shape, name
+            if found.dtype.kind not in "fc":
+                assert found.tobytes() == block.tobytes(), name
+                continue
+            near = 1e-5 if row in SOLVED else 5 * np.finfo(found.dtype).eps  # another walk rounds otherwise
+            np.testing.assert_allclose(found, block, rtol=0, atol=near * np.abs(block).max(initial=0), err_msg=name)
 
 
 @pytest.mark.parametrize("count", COUNTS[1:])

@@ -236,7 +236,7 @@ def mesh_call(machine: Machine, sizes: Mapping[str, int]) -> str | None:
 
 def _domain_of(device: jax.Device) -> int:
     """Its slice, of TPUs or of GPUs that NVLink joins, or its process."""
-    index = getattr(device, "slice_index", None)
+    index = None if device.platform == "cpu" else getattr(device, "slice_index", None)  # of CPUs it is always 0
     if index is None:  # devices of a described slice have none, and several processes
         index = 0 if device.platform == "tpu" else device.process_index
     return int(index)
