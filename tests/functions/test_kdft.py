@@ -63,16 +63,17 @@ def hold(plan: mf.Plan, truth: list[np.ndarray], seed: int) -> None:
     assert isinstance(plan.mesh, jax.sharding.Mesh)
     x, z = noise(plan.shape, seed=seed), noise(plan.out_shape, seed=seed + 1)
     a, b = mf.shard(x, plan.mesh, plan.in_layout.spec), mf.shard(z, plan.mesh, plan.out_layout.spec)
-    ways = jax.jit(lambda a, b: (plan(a), jax.vjp(plan, a)[1](b)[0], plan.adjoint(b)))
-    program = ways.lower(a, b).compile()  # each of the three takes the collectives of the plan
+    c = mapped(jnp.conj, b)
+    ways = jax.jit(lambda a, b, c: (plan(a), jax.vjp(plan, a)[1](c)[0], plan.adjoint(b)))
+    program = ways.lower(a, b, c).compile()  # each takes the collectives of the plan: with one array two could share
     assert collectives(program) == {kind: 3 * many for kind, many in plan.collectives.items()}
-    y, _, adjoint = program(a, b)
+    y, pulled, adjoint = program(a, b, c)
     assert sharded(y, plan, plan.out_layout) and stored_of(y).shape == plan.out_layout.storage
     exact = separable(x.astype(complex), truth, plan.transform.dims) * plan.transform.scale
     assert error(mf.gather(y), exact) <= plan.error
     assert np.count_nonzero(stored_of(y)) == np.count_nonzero(mf.gather(y)), "padding is not zero"
     back = separable(z.astype(complex), [v.conj().T for v in truth], plan.transform.dims) * plan.transform.scale
-    for found in (mapped(jnp.conj, program(a, mapped(jnp.conj, b))[1]), adjoint):
+    for found in (mapped(jnp.conj, pulled), adjoint):
         assert sharded(found, plan, plan.in_layout)
         assert error(mf.gather(found), back) <= plan.error
     left, right = np.vdot(z, mf.gather(y)), np.vdot(mf.gather(adjoint), x)

@@ -132,7 +132,8 @@ def test_the_fastest_is_taken_and_kept(folder: Path) -> None:
         assert best.walk == candidates((16, 12), mesh((2, 2)), None, None, *records_of({}))[2].walk
         assert best.trials == (0.1, 0.3, 0.2, 0.4, 0.5) and best.to_dict()["trials_seconds"] == [*best.trials]
         assert "0.1 s measured, the fastest of 5 walks" in " ".join(str(best).split())
-        assert _plan(effort="measure") == best and trials.call_count == 1
+        assert mf.plan(iter((16, 12)), mesh=mesh((2, 2)), spec=["x", "y"], effort="measure") == best
+        assert trials.call_count == 1
         measured._seconds.cache_clear()  # as in a later process
         assert _plan(effort="measure") == best and trials.call_count == 1
         (file,) = folder.glob("*.json")
@@ -173,6 +174,8 @@ def test_what_cannot_be_run_is_refused() -> None:
         mf.plan((8, 8), mesh=AbstractMesh((2,), ("x",)), effort="measure")
     with pytest.raises(ValueError, match="v3:2x2 names devices that are not here"):
         mf.plan((8, 8), topology="v3:2x2", effort="measure")
+    with pytest.raises(ValueError, match="which are cpu, and topology= names v3"):
+        mf.plan((8, 8), mesh=mesh((2, 2)), topology="v3:2x1", effort="measure")
     with pytest.raises(ValueError, match="make the plan outside"):
         jax.jit(lambda x: _plan(effort="measure")(x))(noise((16, 12)))
     with pytest.raises(ValueError, match="functions take the walk of the model"):

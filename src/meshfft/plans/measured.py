@@ -22,6 +22,7 @@ from ..collectives.processes import exchange, together
 from ..kept import circumstances, keep, recall
 from ..layout.layout import AnyMesh
 from ..layout.padded_array import AnyStored, padded
+from ..machine.topology import machine_of
 from ..numerics.dtypes import real_dtype
 from .plan import Plan
 from .table import title
@@ -45,6 +46,12 @@ def fastest(plans: Sequence[Plan], tell: Callable[[str], None] = LOG.info) -> Pl
         raise ValueError(
             f"effort='measure' runs plans, and the mesh {dict(first.mesh.shape)} has no devices: give a "
             "jax.sharding.Mesh, or leave effort out"
+        )
+    here, planned = machine_of(first.mesh, jax.default_backend()).chip.name, first.machine.chip.name
+    if here != planned:
+        raise ValueError(
+            f"effort='measure' runs plans on the devices of the mesh, which are {here}, and topology= names {planned}: "
+            "leave one of the two out"
         )
     plans = tuple(dict.fromkeys(one for one in plans if _is_promising(one, first)))
     devices, seconds = _devices(first.mesh), _seconds(plans)

@@ -236,8 +236,9 @@ def candidates(
     options: Options,
 ) -> list[Plan]:
     """Plans by the walks that the model finds cheapest, the best first."""
+    start = laid_out(shape, mesh, spec)  # an iterator is read once
     asked = [options._replace(effort="model", rank=number) for number in range(MOST_TRIALS)]
-    return [_plan(shape, mesh, spec, topology, definition, one) for one in asked]
+    return [_plan(start.shape, mesh, start.spec, topology, definition, one) for one in asked]
 
 
 def _precomputed(plan: Plan) -> Plan:
