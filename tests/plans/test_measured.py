@@ -132,7 +132,7 @@ def test_the_fastest_is_taken_and_kept(folder: Path) -> None:
         assert best.walk == candidates((16, 12), mesh((2, 2)), None, None, *records_of({}))[2].walk
         assert best.trials == (0.1, 0.3, 0.2, 0.4, 0.5) and best.to_dict()["trials_seconds"] == [*best.trials]
         assert "0.1 s measured, the fastest of 5 walks" in " ".join(str(best).split())
-        assert mf.plan(iter((16, 12)), mesh=mesh((2, 2)), spec=["x", "y"], effort="measure") == best
+        assert mf.plan(cast(Any, iter((16, 12))), mesh=mesh((2, 2)), spec=["x", "y"], effort="measure") == best
         assert trials.call_count == 1
         measured._seconds.cache_clear()  # as in a later process
         assert _plan(effort="measure") == best and trials.call_count == 1
