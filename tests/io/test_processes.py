@@ -1,4 +1,4 @@
-"""Every public function on several real processes with several devices each, held against one process bit for bit."""
+"""Every public function on several real processes with several devices each, held against one process to rounding."""
 
 import json
 import os
