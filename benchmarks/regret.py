@@ -65,5 +65,5 @@ def regret(seed: int, at: int) -> Row | None:
 def ranked(shape: tuple[int, ...], mesh: Any, spec: Any, how: Mapping[str, Any]) -> list[Plan]:
     """The plans of the first ten walks, each once."""
     with mock.patch.object(planning, "MOST_TRIALS", WALKS):
-        plans = planning.candidates(shape, mesh, spec, None, *records_of(how))
+        plans = planning.candidates(planning.Placement(shape, mesh, spec), *records_of(how))
     return [*{plan.walk: plan for plan in reversed(plans)}.values()][::-1]

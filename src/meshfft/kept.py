@@ -231,9 +231,13 @@ def keep(folder: str, facts: Mapping[str, object], said: Mapping[str, object], o
 
 
 def _file(folder: str, facts: Mapping[str, object]) -> Path | None:
-    """The file for some facts; None without a folder of JAX's, or with one that is no file system's."""
-    own = jax.config.values["jax_compilation_cache_dir"]
-    if not own or "://" in str(own) or not jax.config.values["jax_enable_compilation_cache"]:
-        return None
+    """The file for some facts, if a folder is in use."""
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return Path(own) / folder / f"{key[:32]}.json"
+    return own / folder / f"{key[:32]}.json" if (own := folder_in_use()) else None
+
+
+def folder_in_use() -> Path | None:
+    """JAX's folder of compiled programs; None without one, or if it is no file system's."""
+    folder = jax.config.values["jax_compilation_cache_dir"]
+    used = folder and "://" not in str(folder) and jax.config.values["jax_enable_compilation_cache"]
+    return Path(folder) if used else None

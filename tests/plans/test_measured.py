@@ -27,7 +27,7 @@ from meshfft.operators.transform import transform_of
 from meshfft.plans import measured
 from meshfft.plans.options import records_of
 from meshfft.plans.plan import Plan
-from meshfft.plans.planning import candidates
+from meshfft.plans.planning import Placement, candidates
 from meshfft.steps.base import Step
 from meshfft.steps.problem import Options, Problem
 from meshfft.walks.search import offered, search
@@ -84,7 +84,7 @@ def _prices(problem: Problem, steps: Sequence[Step]) -> Iterator[float]:
 def test_every_candidate_is_the_transform(shape: tuple[int, ...], how: dict[str, Any]) -> None:
     """Catches a walk of a higher rank that computes something else, gathers, or is given twice."""
     where, x = mesh((2, 2)), noise(shape, "complex64" if not how.get("kind") else "float32")
-    plans = candidates(shape, where, P("x", "y"), None, *records_of(how))
+    plans = candidates(Placement(shape, where, P("x", "y")), *records_of(how))
     assert len({plan.walk for plan in plans}) > 2
     truth = plans[0]
     for plan in plans:
@@ -129,7 +129,7 @@ def test_the_fastest_is_taken_and_kept(folder: Path) -> None:
     seconds = (0.3, 0.2, 0.1, 0.4, 0.5)
     with _timed(seconds) as trials:
         best = _plan(effort="measure")
-        assert best.walk == candidates((16, 12), mesh((2, 2)), None, None, *records_of({}))[2].walk
+        assert best.walk == candidates(Placement((16, 12), mesh((2, 2))), *records_of({}))[2].walk
         assert best.trials == (0.1, 0.3, 0.2, 0.4, 0.5) and best.to_dict()["trials_seconds"] == [*best.trials]
         assert "0.1 s measured, the fastest of 5 walks" in " ".join(str(best).split())
         assert mf.plan(cast(Any, iter((16, 12))), mesh=mesh((2, 2)), spec=["x", "y"], effort="measure") == best
@@ -157,6 +157,14 @@ def test_walks_are_run(folder: Path) -> None:
 
     with mock.patch.object(Plan, "__call__", failing), mock.patch.object(measured, "ROUNDS", 2):
         best = mf.plan(x.shape, mesh=mesh((2, 2)), effort="measure")
+    values = best.to_dict()["trials_seconds"]
+    assert (
+        isinstance(values, list)
+        and values.count(None) == 1
+        and f"fastest of {len(values) - 1} walks" in " ".join(str(best).split())
+    )
+    with mock.patch.object(measured, "LIMIT", 0.0):  # there is time for the first alone
+        assert mf.plan(x.shape, mesh=mesh((2, 2)), kind="dct-3", effort="measure").trials[1:] == (float("inf"),) * 4
     assert best.walk != first.walk and max(best.trials) == float("inf") > best.trials[0] == min(best.trials) > 0
     assert error(best(x), np.fft.fftn(x)) < 1e-6 and best.out_layout == first.out_layout
     compiled = jax.jit(best).lower(mf.shard(x, mesh((2, 2)), P("x", "y"))).compile()

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import jax
 import typer
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, Mesh
 
 import meshfft
 
@@ -22,13 +22,14 @@ from ..extras import versions_of
 from ..inspect.hlo import KINDS
 from ..inspect.rates import measured_rates
 from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
-from ..layout.layout import Spec, axis_sizes, meshes
+from ..kept import folder_in_use
+from ..layout.layout import Spec, axis_sizes
 from ..machine.chips import chip_for
 from ..machine.machine_file import machine_text, measured_chip
 from ..plans.measured import fastest
 from ..plans.options import records_of
 from ..plans.plan import Plan
-from ..plans.planning import MOST_TRIALS, candidates, rank
+from ..plans.planning import MOST_TRIALS, Placement, candidates, on_meshes
 from ..spectral.picture import check_picture
 from . import flags
 from .cluster import check_memory, mesh_of, run_in, start_mesh
@@ -109,30 +110,21 @@ def plan_by_trials(
     """The fastest of the plans that the model finds fastest on a mesh, or on every mesh of the devices here."""
     sizes = _sizes(mesh)
     laid = start_mesh(sizes)
-    places: list[tuple[Mesh, Spec]] = [(laid, flags.read_spec(spec, sizes, len(lengths)))]
-    if mesh is None:
-        if spec is not None:
-            raise ValueError("--spec names mesh axes: give --mesh too, or leave both free")
-        every, devices = meshes(lengths, laid.size, options["axes"] is None), [*laid.devices.flat]
-        places = [(mesh_of(axis_sizes(one), devices), cut) for one, cut in every]
-    plans, (definition, how) = list[Plan](), records_of(options)
-    refusal = f"{laid.size} devices cannot be laid over shape {lengths}: give --mesh and --spec"
-    for over, cut in places:
-        try:
-            plans += candidates(lengths, over, cut, None, definition, how)
-        except ValueError as error:
-            refusal = str(error)
-    if not plans:
-        raise ValueError(refusal)
-    return fastest(sorted(plans, key=rank)[:MOST_TRIALS], tell)
+    definition, how = records_of(options)
+    if mesh is not None:
+        cut = flags.read_spec(spec, sizes, len(lengths))
+        return fastest(candidates(Placement(lengths, laid, cut), definition, how), tell)
+
+    def find(described: AbstractMesh, cut: Spec) -> list[Plan]:
+        over = mesh_of(axis_sizes(described), [*laid.devices.flat])
+        return candidates(Placement(lengths, over, cut), definition, how)
+
+    return fastest(on_meshes(lengths, laid.size, options["axes"] is None, find)[:MOST_TRIALS], tell)
 
 
 def _kept(kind: str, count: int) -> Path:
     """The file of such devices among the user's compiled programs."""
-    settings = jax.config.values
-    folder = settings["jax_compilation_cache_dir"] if settings["jax_enable_compilation_cache"] else None
-    own = Path(folder) if folder and "://" not in folder else None
-    if own is None:
+    if (own := folder_in_use()) is None:
         raise ValueError("no folder of compiled programs is in use: name the file, as --out here.toml")
     return own / FOLDER / f"{re.sub('[^a-z0-9]+', '-', kind.lower())}-{count}-jax-{jax.__version__}.toml"
 

@@ -19,7 +19,7 @@ from ..machine.topology import mesh_call
 from ..numerics.units import plain
 from ..out_of_core.tiles import Passes
 from ..plans.plan import Plan
-from ..plans.planning import ranked
+from ..plans.planning import rank, ranked
 from ..plans.table import memory_words, mesh_words
 from ..walks.search import METHODS
 from . import flags
@@ -136,7 +136,7 @@ def _candidates(
         if method != options["method"]:
             with contextlib.suppress(ValueError):  # it has no walk
                 others.append(meshfft.plan(lengths, **{**options, "method": method}))
-    return [best, *sorted(others, key=lambda one: (one.fits is False, one.seconds or 0.0))]
+    return [best, *sorted(others, key=rank)]
 
 
 def _compiled(plan: Plan, topology: str) -> dict[str, Any]:

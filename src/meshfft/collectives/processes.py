@@ -47,8 +47,9 @@ def _same(rows: jax.Array) -> jax.Array:
     return rows
 
 
-def together(work: Callable[[], T]) -> T:
-    """Runs `work` in every process at once; if it fails in one, it fails in all.
+def together(work: Callable[[], T], devices: Iterable[jax.Device] | None = None) -> T:
+    """Runs `work` in every process that has one of the devices (by default all) at once; if it fails in one, it fails
+    in all.
 
     Raises PeerError if it failed in another process; a failure here is raised unchanged.
     """
@@ -59,7 +60,9 @@ def together(work: Callable[[], T]) -> T:
         result = work()
     except Exception as error:
         failed = error
-    said = exchange(None if failed is None else (" ".join(str(failed).split()) or type(failed).__name__)[:1000])
+    said = exchange(
+        None if failed is None else (" ".join(str(failed).split()) or type(failed).__name__)[:1000], devices
+    )
     if failed is not None:
         raise failed
     for index, text in said.items():

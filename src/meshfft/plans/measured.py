@@ -1,6 +1,6 @@
 """The fastest of several plans, found by running them on the devices that they are for.
 
-    seconds = the median of ROUNDS runs on noise, one of each plan in turn, after a run that compiles
+    seconds = the median of at most ROUNDS runs on noise, one of each plan in turn, after a run that compiles
 
 The choice is kept beside compiled programs, for later processes on such devices with these versions. Its file can be
 copied to other nodes. Invariant: every process of a mesh takes the choice of the first one.
@@ -9,6 +9,7 @@ copied to other nodes. Invariant: every process of a mesh takes the choice of th
 import dataclasses
 import functools
 import logging
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +25,13 @@ from ..layout.layout import AnyMesh
 from ..layout.padded_array import AnyStored, padded
 from ..machine.topology import machine_of
 from ..numerics.dtypes import real_dtype
+from ..walks.choice import price_of
 from .plan import Plan
 from .table import title
 
 LOG = logging.getLogger("meshfft")
 FOLDER = "meshfft-choices"  # among JAX's programs
-ROUNDS, LIMIT = 5, 60.0  # runs of each plan; seconds after which no further round begins
+ROUNDS, LIMIT = 5, 60.0  # runs of each plan; seconds after which no other part begins
 SLOWER = 4.0  # a plan that the model finds so many times slower than the best is not run
 
 
@@ -82,10 +84,7 @@ def _seconds(plans: tuple[Plan, ...]) -> list[float]:
 
 
 def _is_promising(plan: Plan, first: Plan) -> bool:
-    prices = (
-        sum(map(one.machine.price, one.walk.works(one.dtype.itemsize, one.machine.chip))) for one in (plan, first)
-    )
-    own, best = prices
+    own, best = (price_of(one.walk, one.machine, one.dtype.itemsize) for one in (plan, first))
     return own <= SLOWER * best and (plan.fits is not False or first.fits is False)
 
 
@@ -101,27 +100,31 @@ def _of_first(values: list[float], devices: Sequence[jax.Device]) -> list[float]
 
 
 def _timed(plans: Sequence[Plan], tell: Callable[[str], None]) -> list[float]:
-    """Seconds of each plan; infinite where it cannot be run."""
-    begun, failure = time.perf_counter(), None
-    arrays, runs = dict[tuple[object, ...], AnyStored](), list[list[float]]()
-    for j, plan in enumerate(plans):
-        tell(f"compiling walk {j + 1} of {len(plans)}: {plan.name}")
-        runs.append([])
-        try:
-            together(functools.partial(_run, plan, arrays))
-        except (RuntimeError, MemoryError) as error:
-            failure, runs[-1] = failure or error, [float("inf")]
-    if failure is not None and all(runs):
-        raise failure
-    for number in range(ROUNDS):
-        tell(f"round {number + 1} of {ROUNDS}")
-        for plan, seconds in zip(plans, runs, strict=True):
-            if seconds[:1] != [float("inf")]:
-                seconds.append(_run(plan, arrays))
-        spent = _of_first([time.perf_counter() - begun], _devices(plans[0].mesh))
-        if spent[0] * (1 + 1 / (number + 1)) > LIMIT:
+    """Seconds of each plan; infinite where it cannot be run, or there is no time to."""
+    begun, devices, failure = time.perf_counter(), _devices(plans[0].mesh), None
+    arrays, runs = dict[tuple[object, ...], AnyStored](), dict[Plan, list[float]]()
+    for number, plan in enumerate(plans, 1):
+        if runs and _is_late(begun, devices):
             break
-    return [statistics.median(seconds) for seconds in runs]
+        tell(f"compiling walk {number} of {len(plans)}: {plan.name}")
+        try:
+            together(functools.partial(_run, plan, arrays), devices)
+            runs[plan] = []
+        except (RuntimeError, MemoryError) as error:
+            failure = failure or error
+    if failure is not None and not runs:
+        raise failure
+    for number in range(1, ROUNDS + 1):
+        tell(f"round {number} of {ROUNDS}")
+        for plan, seconds in runs.items():
+            seconds.append(_run(plan, arrays))
+        if _is_late(begun, devices):
+            break
+    return [statistics.median(runs[plan]) if plan in runs else math.inf for plan in plans]
+
+
+def _is_late(begun: float, devices: Sequence[jax.Device]) -> bool:
+    return _of_first([time.perf_counter() - begun], devices)[0] > LIMIT
 
 
 def _run(plan: Plan, arrays: dict[tuple[object, ...], AnyStored]) -> float:

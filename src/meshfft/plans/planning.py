@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
-from typing import Unpack
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Unpack
 
 from jax.sharding import AbstractMesh, PartitionSpec
 
@@ -32,6 +32,15 @@ from .table import memory_words
 MOST_TRIALS = 5  # of walks by effort="measure"
 STAYING = ("kdft", "cooley-tukey")  # methods that leave the cuts of dimensions unchanged
 _kept = functools.lru_cache(maxsize=1024)(Plan)
+
+
+class Placement(NamedTuple):
+    """Where an array is; `plan` documents each field."""
+
+    shape: Sequence[int]
+    mesh: AnyMesh | None = None
+    spec: Spec | None = None
+    topology: Named | None = None
 
 
 def plan_for(setting: Setting, transform: Transform, options: Options, evades: bool = True) -> Plan:
@@ -124,7 +133,7 @@ def plan(
     >>> mf.plan((256, 256), kind="rfft").out_shape
     (256, 129)
     """
-    return _plans(shape, mesh, spec, topology, *records_of(how))[0]
+    return _plans(Placement(shape, mesh, spec, topology), *records_of(how))[0]
 
 
 @spelled
@@ -159,7 +168,7 @@ def out_spec(
     definition, options = records_of(how)
     if options.effort != "model":
         raise ValueError(f"functions take the walk of the model, not of effort={options.effort!r}: leave effort out")
-    kept = _plans(shape, mesh, spec, topology, definition, options)[0]
+    kept = _plans(Placement(shape, mesh, spec, topology), definition, options)[0]
     if any(kept.margin):
         raise ValueError(f"functions have no margins, as {kept.margin}: mf.plan(...).out_layout.spec tells a plan's")
     if not kept.transform.dims:  # nothing is transformed, or scattered points end it
@@ -170,19 +179,13 @@ def out_spec(
 
 def ranked(shape: Sequence[int], topology: Named, **how: Unpack[PlanHow]) -> list[Plan]:
     """Plans for every mesh of a named machine, the best first."""
-    return _plans(shape, None, None, topology, *records_of(how))
+    return _plans(Placement(shape, None, None, topology), *records_of(how))
 
 
-def _plans(
-    shape: Sequence[int],
-    mesh: AnyMesh | None,
-    spec: Spec | None,
-    topology: Named | None,
-    definition: Definition,
-    options: Options,
-) -> list[Plan]:
+def _plans(place: Placement, definition: Definition, options: Options) -> list[Plan]:
+    shape, mesh, spec, topology = place
     if topology is None or mesh is not None:
-        return [_plan(shape, mesh, spec, topology, definition, options)]
+        return [_plan(place, definition, options)]
     if options.effort == "measure":
         raise ValueError(f"effort='measure' runs plans, and {topology} names devices that are not here: give a mesh")
     axes_named = spec if options.out_spec is None else options.out_spec
@@ -195,11 +198,22 @@ def _plans(
     shape, count = laid_out(shape, None, None).shape, named(topology).devices
     if not 0 < len(shape) <= len(AXES):
         raise ValueError(f"shape {shape} has {len(shape)} dimensions: give a mesh for that many")
-    plans, refusal = [], f"{count} devices cannot be laid over shape {shape}: give a mesh and a spec"
     alike = definition.axes is None and definition.points is None and definition.s is None
+
+    def find(mesh: AnyMesh, spec: Spec) -> list[Plan]:
+        return [_plan(Placement(shape, mesh, spec, topology), definition, options)]
+
+    return on_meshes(shape, count, alike, find)
+
+
+def on_meshes(
+    shape: Sequence[int], count: int, alike: bool, find: Callable[[AbstractMesh, PartitionSpec], list[Plan]]
+) -> list[Plan]:
+    """The plans that are found on meshes of so many devices, the best first; raises the last ValueError without one."""
+    plans, refusal = list[Plan](), f"{count} devices cannot be laid over shape {shape}: give a mesh and a spec"
     for mesh, spec in meshes(shape, count, alike):
         try:
-            plans.append(_plan(shape, mesh, spec, topology, definition, options))
+            plans += find(mesh, spec)
         except ValueError as error:
             refusal = str(error)
     if not plans:
@@ -207,38 +221,25 @@ def _plans(
     return sorted(plans, key=rank)
 
 
-def _plan(
-    shape: Sequence[int],
-    mesh: AnyMesh | None,
-    spec: Spec | None,
-    topology: Named | None,
-    definition: Definition,
-    options: Options,
-) -> Plan:
+def _plan(place: Placement, definition: Definition, options: Options) -> Plan:
     if options.effort == "measure":
-        return fastest(candidates(shape, mesh, spec, topology, definition, options))
-    start = laid_out(shape, mesh, spec)
+        return fastest(candidates(place, definition, options))
+    start, mesh = laid_out(*place[:3]), place.mesh
     dims, _ = resolve(start.shape, definition.s, definition.axes, definition.kind, definition.inverse)
     widths = widths_of(definition.margin, start, dims)
     start = Margin(widths, onto=False).after(start) if widths else start
-    settings = (Setting(start, mesh, machine, definition.in_dtype) for machine in machines(mesh, topology))
+    settings = (Setting(start, mesh, machine, definition.in_dtype) for machine in machines(mesh, place.topology))
     best = min((planned(definition.points, setting, definition, options) for setting in settings), key=rank)
     best = dataclasses.replace(best, walk=framed(best.walk, widths)) if widths else best
     return _precomputed(best) if options.precompute else best
 
 
-def candidates(
-    shape: Sequence[int],
-    mesh: AnyMesh | None,
-    spec: Spec | None,
-    topology: Named | None,
-    definition: Definition,
-    options: Options,
-) -> list[Plan]:
+def candidates(place: Placement, definition: Definition, options: Options) -> list[Plan]:
     """Plans by the walks that the model finds cheapest, the best first."""
-    start = laid_out(shape, mesh, spec)  # an iterator is read once
+    start = laid_out(*place[:3])
+    place = place._replace(shape=start.shape, spec=start.spec)  # an iterator is read once
     asked = [options._replace(effort="model", rank=number) for number in range(MOST_TRIALS)]
-    return [_plan(start.shape, mesh, start.spec, topology, definition, one) for one in asked]
+    return [_plan(place, definition, one) for one in asked]
 
 
 def _precomputed(plan: Plan) -> Plan:

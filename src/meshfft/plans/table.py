@@ -68,7 +68,7 @@ def plan_values(plan: Any) -> dict[str, object]:
         "error_expected": plan.error,
         "seconds": plan.seconds,
         "seconds_by_resource": None if plan.seconds is None else plan.seconds_by_resource._asdict(),
-        "trials_seconds": list(plan.trials),
+        "trials_seconds": [one if math.isfinite(one) else None for one in plan.trials],
         "fits": plan.fits,
         "chip": plan.machine.chip.name,
         "rates_measured_here": plan.machine.chip.is_measured_here,
@@ -214,7 +214,9 @@ def _dots(plan: Any) -> set[Dot]:
 def _account(plan: Any) -> str:
     seconds = [] if plan.seconds is None else [time_words(plan.seconds_by_resource, plan.machine.chip)]
     if plan.trials:
-        seconds.append(f"{plain(plan.trials[0])} s measured, the fastest of {len(plan.trials)} walks")
+        seconds.append(
+            f"{plain(plan.trials[0])} s measured, the fastest of {sum(map(math.isfinite, plan.trials))} walks"
+        )
     if leaving := plan.machine.outer_bytes(plan.work):
         seconds.append(f"{quantity(leaving, 'B')} per device leave the {plan.machine.chip.domain_name}")
     return "; ".join([memory_words(plan.peak_bytes, plan.machine), *seconds, _error(plan)])

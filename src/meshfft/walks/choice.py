@@ -65,8 +65,12 @@ def _cheapest(problem: Problem) -> Walk:
     paths = [(*_unread(problem), *steps) for steps in paths]
     real, planes = problem.real, machine.chip.planes
     walks = [Walk(start, fused(start, steps, itemsize), transform.scale, planes, real) for steps in paths]
-    walks.sort(key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
+    walks.sort(key=lambda walk: price_of(walk, machine, itemsize))
     return walks[min(rank, len(walks) - 1)]
+
+
+def price_of(walk: Walk, machine: Machine, itemsize: int) -> float:
+    return sum(map(machine.price, walk.works(itemsize, machine.chip)))
 
 
 def _paths(problem: Problem, rank: int) -> list[tuple[Step, ...]]:
