@@ -21,6 +21,7 @@ COMMANDS = {
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
     "long_convolution": "A causal convolution over a sharded sequence, beside jnp.fft by XLA.",
+    "nodes": "Four virtual nodes under Slurm: two stages and the outer wire, beside the plan and mpi4py-fft.",
     "pages": "README.md and docs/ with the numbers of the rows in results/.",
     "overhead": "What an eager call costs over its compiled program.",
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",

@@ -57,8 +57,8 @@ def cheapest(shape: tuple[int, ...], where: Topology, wire: str) -> Row:
         "call": mesh_call(best.machine, axis_sizes(best.mesh)) or "plan.device_mesh()",
         "wire": wire,
         "seconds": best.seconds,
-        "one_stage": one,
-        "two_stages": two,
+        "one_stage": one and one.seconds,
+        "two_stages": two and two.seconds,
         "as_listed": listed(best, where),
         "inside_bytes": best.work.sent_bytes - best.machine.outer_bytes(best.work),
         "outside_bytes": best.machine.outer_bytes(best.work),
@@ -66,14 +66,14 @@ def cheapest(shape: tuple[int, ...], where: Topology, wire: str) -> Row:
     }
 
 
-def staged(plan: mf.Plan, both: bool) -> float | None:
-    """Modelled seconds with every all-to-all over both levels in one stage or in two; None if none can have two."""
+def staged(plan: mf.Plan, both: bool) -> mf.Plan | None:
+    """The plan with every all-to-all over both levels in one stage or in two; None if none can have two."""
     steps, found = list(plan.walk.steps), False
     for at, step in enumerate(steps):
         if isinstance(step, Exchange) and step.packed and (stages := plan.machine.stages(step.axes)):
             step = dataclasses.replace(step, stages=stages if both else ())
             steps[at], found = step.wired(wires_of(plan.options.wire, real_dtype(plan.dtype))), True
-    return dataclasses.replace(plan, walk=dataclasses.replace(plan.walk, steps=tuple(steps))).seconds if found else None
+    return dataclasses.replace(plan, walk=dataclasses.replace(plan.walk, steps=tuple(steps))) if found else None
 
 
 def listed(plan: mf.Plan, where: Topology) -> float | None:

@@ -2,13 +2,15 @@
 
     regret = seconds of the plan / least seconds of the walks that the model ranks first to tenth
 
-All of one draw are interleaved. `measured` is the same of the plan that effort="measure" chose by trials of its own.
-Draw i depends on the seed and i alone, as in `plans`.
+All of one draw are interleaved. A walk priced at over HOPELESS times the plan is not run, and one that took over SLOW
+times as long as the fastest is not run again. `measured` is the same of the plan that effort="measure" chose by trials
+of its own. Draw i depends on the seed and i alone, as in `plans`.
 """
 
 import dataclasses
 import random
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,13 +21,17 @@ import meshfft as mf
 from meshfft.plans import measured, planning
 from meshfft.plans.options import records_of
 from meshfft.plans.plan import Plan
+from meshfft.walks.choice import price_of
 
 from .common import cpu_devices, mesh_of, noise, table
 from .plans import drawn
 from .rows import kept
 from .timing import timed
 
-WALKS, ROUNDS = 10, 15
+WALKS, ROUNDS, LEAST = 10, 15, 3
+SLOWEST = 1.0  # seconds of a plan that is run
+PATIENCE = 20.0  # seconds of all rounds, if the least number of them does not take longer
+SLOW, HOPELESS = 3.0, 10.0
 SHARES = (0.0, 0.5, 0.9, 1.0)  # quantiles of the table
 Row = dict[str, Any]
 
@@ -39,7 +45,7 @@ def main(draws: int = 40, seed: int = 36, first: int = 0, rows: Path | None = No
 
 
 def regret(seed: int, at: int) -> Row | None:
-    """A row of one draw; nothing if the plan is refused."""
+    """A row of one draw; nothing if the plan is refused or takes long."""
     shape, sizes, how = drawn(random.Random(f"{seed} {at}"), tpu=False)
     mesh, spec = mesh_of(sizes), how.pop("spec")
     try:
@@ -47,9 +53,15 @@ def regret(seed: int, at: int) -> Row | None:
     except ValueError as refused:
         print(f"draw {at}: refused: {refused}")
         return None
+    if plans[0].seconds > SLOWEST:
+        print(f"draw {at}: left out: planned at {plans[0].seconds:.3g} s")
+        return None
     x = mf.shard(noise(shape, how["dtype"]), mesh, spec)
-    runs = timed({plan.walk: lambda plan=plan: plan(x) for plan in plans}, ROUNDS, thin=True)  # type: ignore[misc]
-    seconds = {walk: one.median for walk, one in runs.items()}
+    calls = {plan.walk: partial(plan, x) for plan in plans}
+    seconds = {walk: one.median for walk, one in timed(calls, 1).items()}
+    near = {walk: call for walk, call in calls.items() if seconds[walk] <= SLOW * min(seconds.values())}
+    rounds = min(max(int(PATIENCE / sum(seconds[walk] for walk in near)), LEAST), ROUNDS)
+    seconds |= {walk: one.median for walk, one in timed(near, rounds).items()}
     chosen = dataclasses.replace(measured.fastest(plans[: planning.MOST_TRIALS], lambda part: None), trials=())
     least = min(seconds.values())
     row = {"draw": at, "seed": seed, "shape": shape, "mesh": sizes, "spec": str(spec), **how}
@@ -63,7 +75,9 @@ def regret(seed: int, at: int) -> Row | None:
 
 
 def ranked(shape: tuple[int, ...], mesh: Any, spec: Any, how: Mapping[str, Any]) -> list[Plan]:
-    """The plans of the first ten walks, each once."""
+    """The plans of the first ten walks, each once, without those that are priced far above the first."""
     with mock.patch.object(planning, "MOST_TRIALS", WALKS):
         plans = planning.candidates(planning.Placement(shape, mesh, spec), *records_of(how))
-    return [*{plan.walk: plan for plan in reversed(plans)}.values()][::-1]
+    once = [*{plan.walk: plan for plan in reversed(plans)}.values()][::-1]
+    prices = [price_of(plan.walk, plan.machine, plan.dtype.itemsize) for plan in once]
+    return [plan for plan, price in zip(once, prices, strict=True) if price <= HOPELESS * prices[0]]

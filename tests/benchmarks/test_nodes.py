@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from reference import error
-from virtual_nodes import Nodes, missing
+from benchmarks.virtual_nodes import Nodes, missing
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "hosts.md"

@@ -1,7 +1,8 @@
 """`product` of arrays for machines with caches, and its memory.
 
 A tile is split, multiplied, summed over all matrices and joined in the cache; a result as large as a block replaces
-the last block. Sums of more than SINGLE runs of COLUMNS use two floats (Kahan), with the error of one run.
+the last block. Sums of more than SINGLE runs of COLUMNS use two floats (Kahan), with the error of one run: a complex
+array for each plane, the sum and what it lost. XLA updates one array in place, but would copy two for every tile.
 """
 
 import functools
@@ -62,6 +63,7 @@ def product_in_tiles(
     wide: bool = False,
     two: bool = False,
 ) -> Sums:
+    """Adds to `total`, or makes, an array; with `two` a complex one for each plane, which `sum_of` joins."""
     way, like = RealProduct(lax.Precision.HIGHEST, dot.terms, GROUP), terms[0][1]
     before, n, after = math.prod(like.shape[:dim]), like.shape[dim], math.prod(like.shape[dim + 1 :])
     blocks = [block.reshape(before, n, after) for _, block in terms]
@@ -76,32 +78,36 @@ def product_in_tiles(
     def add(start: Array | int, size: int, total: Sums | None) -> Sums:
         offsets = range(0, max(size, 1), TERMS)
         runs = [run(j, start + at, min(TERMS, size - at)) for j in range(len(terms)) for at in offsets]
-        by_tiles = functools.partial(_by_tiles, runs, way=way, real=real, positions=WIDE_TILE if wide else TILE)
+        positions = WIDE_TILE if wide else TILE
+        by_tiles = functools.partial(_by_tiles, runs, way=way, real=real, two=two, positions=positions)
         if total is not None:
             return by_tiles(blocks, total, added=True)
         rows, complex_matrix = runs[0].shape[0], runs[0].stacked or len(runs[0].forms) > 1
         joined = np.result_type(like.dtype, np.complex64) if complex_matrix else like.dtype
         dtype = like.real.dtype if real else joined
+        planes = 2 if two and dtype.kind == "c" else 1
+        dtype = np.result_type(dtype, np.complex64) if two else dtype
         # A broadcast element of the block, all overwritten: XLA would make zeros for all rings of a walk at once.
         first = blocks[0].ravel()[:1] if like.size else jnp.zeros(1, like.dtype)
         new = jnp.broadcast_to((first.real if real else first).astype(dtype), (before, rows, after))
-        if rows == n and dtype == like.dtype:
-            return by_tiles(blocks[:-1], (blocks[-1], new)[: 1 + two])
-        return by_tiles(blocks, (new,) * (1 + two))
+        if rows == n and dtype == like.dtype and planes == 1:
+            return by_tiles(blocks[:-1], (blocks[-1],))
+        return by_tiles(blocks, (new,) * planes)
 
     lines = None if total is None else tuple(part.reshape(before, part.shape[dim], after) for part in total)
     done = in_runs(n, COLUMNS // len(terms), add, lines, together=False)
     return tuple(part.reshape(*like.shape[:dim], part.shape[1], *like.shape[dim + 1 :]) for part in done)
 
 
-def _added(total: Sums, y: Array) -> Sums:
-    """The sum plus y; XLA does not reorder float sums."""
-    if len(total) == 1:
-        return (total[0] + y,)
-    high, low = total
-    y = y + low
+def sum_of(total: Sums, two: bool) -> Array:
+    return join(tuple(pair.real for pair in total)) if two else total[0]
+
+
+def _added(pair: Array, y: Array) -> Array:
+    """The pair of a sum and what it lost, with y added; XLA does not reorder float sums."""
+    high, y = pair.real, y + pair.imag
     both = high + y
-    return both, y - (both - high)
+    return lax.complex(both, y - (both - high))
 
 
 def _by_tiles(
@@ -110,6 +116,7 @@ def _by_tiles(
     out: Sums,
     way: RealProduct,
     real: bool,
+    two: bool,
     positions: int,
     added: bool = False,
 ) -> Sums:
@@ -121,9 +128,13 @@ def _by_tiles(
             block = [*blocks, out[0]][run.block]
             part = lax.dynamic_slice(block, (line, run.start, start), (lines, run.shape[1], width))
             sums.append(run.of(split(part), way.of_tile, real))
-        y = join(planes_of(functools.reduce(functools.partial(jax.tree.map, jnp.add), sums)))
-        old = tuple(lax.dynamic_slice(part, (line, 0, start), y.shape) for part in out)
-        new = _added(old, y) if added else (y, jnp.zeros_like(y))[: len(out)]
+        planes = planes_of(functools.reduce(functools.partial(jax.tree.map, jnp.add), sums))
+        new = planes if two else (join(planes),)
+        old = (lax.dynamic_slice(part, (line, 0, start), y.shape) for part, y in zip(out, new, strict=True))
+        if added:
+            new = tuple(map(_added if two else jnp.add, old, new))
+        elif two:
+            new = tuple(lax.complex(y, jnp.zeros_like(y)) for y in new)
         return tuple(lax.dynamic_update_slice(a, b, (line, 0, start)) for a, b in zip(out, new, strict=True))
 
     if 0 in (out[0].size, *runs[0].shape):

@@ -24,7 +24,7 @@ from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, masked, planes_of, product
 from ..numerics.slices import HELD, RUN, cost
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
-from ..numerics.tiles import COLUMNS, bytes_at_once, equal_error, in_two_floats, product_in_tiles
+from ..numerics.tiles import COLUMNS, bytes_at_once, equal_error, in_two_floats, product_in_tiles, sum_of
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
 from .base import MatrixStep, Slope, Takes, Wired, names
@@ -226,7 +226,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
         wide = math.prod(layout.parts) == 1
         read = block * (2 if parts == 2 else 1) * (not self._whole(layout, self.matrix.columns))
-        two = in_two_floats(columns, 1 if self.transposed else parts)
+        two = self._two(layout)
         sums = out * ((4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS)) + two)
         held = block * (min(parts, 2) if self.transposed else shards_held(parts, self.two_way))
         products = self.products * max(self.dot.terms * (self.dot.terms + 1) // 2, 1)  # pairs of terms
@@ -245,11 +245,11 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
         def add(total: Any, *held: tuple[Block, Array]) -> Any:
             terms = [(functools.partial(matrix, shard=shard), x) for x, shard in held]
-            return self._product(terms, layout, total, layout.parts[self.dim])
+            return self._product(terms, layout, total)
 
         mine = self._read(block, layout, self.matrix.columns)
         sums = ring_fold(add, mine, axes, two_way=self.two_way, wire=self.wire)
-        return sums[0] if self.tiled else planes_of(sums)
+        return sum_of(sums, self._two(layout)) if self.tiled else planes_of(sums)
 
     def _sums_travel(self, block: Block, layout: Layout, operand: object) -> Any:
         """Sum over devices r of M[rows of r, my columns]^T times the block of r."""
@@ -270,16 +270,18 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
                 return masked(jax.tree.map(jnp.transpose, self.matrix.block(part, cut(rows), columns, real)), kept)
 
             sums = self._product([(matrix, mine)], layout)
-            return sums[0] if self.tiled else planes_of(sums)
+            return sum_of(sums, self._two(layout)) if self.tiled else planes_of(sums)
 
         return ring_scatter(term, axes, self.wire)
 
-    def _product(self, terms: Sequence[tuple[Maker, Any]], layout: Layout, total: Any = None, parts: int = 1) -> Any:
+    def _two(self, layout: Layout) -> bool:
+        return in_two_floats(layout.block[self.dim], 1 if self.transposed else layout.parts[self.dim])
+
+    def _product(self, terms: Sequence[tuple[Maker, Any]], layout: Layout, total: Any = None) -> Any:
         real, wide = self.matrix.becomes == "real", math.prod(layout.parts) == 1
         if not self.tiled:
             return product(terms, self.dim, self.dot, total, real=real)
-        two = in_two_floats(layout.block[self.dim], parts)
-        return product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=wide, two=two)
+        return product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=wide, two=self._two(layout))
 
     def _read(self, block: Block, layout: Layout, limit: int) -> Block:
         """The block with zeros in its padding and beyond the matrix."""

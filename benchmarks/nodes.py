@@ -1,0 +1,138 @@
+"""All-to-alls between four virtual nodes at 1 Gbit/s, in one stage and in two, exact and rounded, beside the plan.
+
+    node    one process of four CPU devices in a network namespace of its own; all nodes share the cores here
+    plan    priced by rates that are first measured between these nodes, as `meshfft measure` does
+    gain    seconds of one stage over those of two, and of exact messages over those of int16 between nodes
+
+mpi4py-fft runs on as many ranks in the same nodes, after meshfft.
+"""
+
+import json
+import math
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+
+import meshfft as mf
+from meshfft.inspect.rates import measured_rates
+from meshfft.machine.machine_file import machine_text
+
+from .clusters import staged
+from .common import cpu_devices, mesh_of, noise, numbers, relative, spec_of, table
+from .measure.mpi import OPEN_MPI
+from .rows import write
+from .timing import spread, timed
+from .virtual_nodes import Nodes, missing
+
+ROOT = Path(__file__).resolve().parents[1]
+NODES, DEVICES = 4, 4  # processes, and devices or ranks of each
+CASES = "64,64:16 256,256:16 1024,1024:16 32,32,32:4,4 64,64,64:16 64,64,64:4,4 128,128,128:16 128,128,128:4,4"
+WAYS = ("one stage", "two stages", "outer int16")
+HEADS = ("shape", "mesh", *(f"{way}, ms" for way in WAYS), "mpi4py-fft, ms", "gain of two: measured", "planned",
+         "gain of int16: measured", "planned")  # fmt: skip
+PATIENCE = 1800.0
+Row = dict[str, Any]
+
+
+def main(
+    cases: str = CASES,
+    rounds: int = 15,
+    rate: str = "1gbit",
+    mpi: bool = True,
+    rows: Path | None = None,
+    inside: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    if inside:
+        one_process(cases, rounds)
+        return
+    if reason := missing():
+        raise SystemExit(f"no virtual nodes here: {reason}")
+    found = [{**row, "rate": rate} for row in measured(cases, rounds, rate, mpi)]
+    table(HEADS, map(cells, found))
+    write(rows, found, *(("mpi4py", "mpi4py-fft") if mpi else ()))
+
+
+def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Row]:
+    own = [sys.executable, "-m", "benchmarks", "nodes", "--inside", "--cases", f"'{cases}'", "--rounds", str(rounds)]
+    with Nodes(NODES, rate) as nodes:
+        how = {"folder": ROOT, "seconds": PATIENCE, "more": {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}}
+        told = nodes.run(f"srun -N {NODES} --ntasks-per-node=1 {' '.join(own)}", **how).stdout
+        for line in told.splitlines():
+            if line.startswith("{"):
+                row = json.loads(line)
+                yield {**row, "mpi4py_fft": ranks(nodes, row, rounds) if mpi else []}
+
+
+def ranks(nodes: Nodes, row: Row, rounds: int) -> list[float]:
+    """Seconds of mpi4py-fft on one rank for each device."""
+    shape, grid = row["shape"], [*row["mesh"], *[1] * (len(row["shape"]) - len(row["mesh"]))]
+    with tempfile.TemporaryDirectory() as folder:
+        x = noise(shape)
+        np.save(f"{folder}/x.npy", x)
+        np.save(f"{folder}/truth.npy", np.fft.fftn(x))
+        program = (
+            f"{sys.executable} -P {ROOT}/benchmarks/measure/mpi_rank.py {folder} {','.join(map(str, grid))} pencil"
+        )
+        allocated = f"salloc -Q -N {NODES} --ntasks-per-node={DEVICES} mpiexec {' '.join(OPEN_MPI)} {program}"
+        asked = "run\\n" * (rounds + 1)
+        told = nodes.run(f"printf '{asked}' | {allocated}", seconds=PATIENCE).stdout.splitlines()
+    first, _, *seconds = map(json.loads, told)
+    assert first["error"] < 1e-6 and len(seconds) == rounds, told
+    return seconds
+
+
+def one_process(cases: str, rounds: int) -> None:
+    """Process 0 prints a row for each case."""
+    cpu_devices(DEVICES)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize()
+    whole = mesh_of((jax.device_count(),))
+    found = measured_rates(whole, lambda part: None)
+    random.seed(0)  # the same order in all processes
+    with tempfile.TemporaryDirectory() as folder:
+        rates = Path(folder) / "nodes.toml"
+        rates.write_text(machine_text(found.record(whole)))
+        for case in cases.split():
+            shape, sizes = map(numbers, case.split(":"))
+            row = timings(shape, sizes, rates, rounds)
+            if jax.process_index() == 0:
+                print(json.dumps({**row, "rates": found.rates}), flush=True)
+
+
+def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds: int) -> Row:
+    mesh, spec = mesh_of(sizes), spec_of(sizes)
+    made = partial(mf.plan, shape, mesh=mesh, spec=spec, topology=rates)
+    best, rounded = made(), made(wire={"outer": "int16"})
+    plans = dict(zip(WAYS, (staged(best, False), staged(best, True), rounded), strict=True))
+    x, truth = mf.shard(noise(shape), mesh, spec), np.fft.fftn(noise(shape))
+    there = {way: plan for way, plan in plans.items() if plan is not None}
+    times = timed({way: partial(plan, x) for way, plan in there.items()}, rounds)
+    return {
+        "shape": shape,
+        "mesh": sizes,
+        "walks": {way: plan.name for way, plan in there.items()},
+        "planned": {way: plan.seconds for way, plan in there.items()},
+        "outer_bytes": {way: plan.machine.outer_bytes(plan.work) for way, plan in there.items()},
+        "errors": {way: relative(mf.gather(plan(x)), truth) for way, plan in there.items()},
+        "seconds": {way: times[way].seconds for way in there},
+    }
+
+
+def cells(row: Mapping[str, Any]) -> list[object]:
+    planned = {way: row["planned"].get(way, math.nan) for way in WAYS}
+    seconds = {way: spread(row["seconds"][way]).median if way in row["seconds"] else math.nan for way in WAYS}
+    theirs = spread(row["mpi4py_fft"]).median if row["mpi4py_fft"] else math.nan
+    times = [f"{1e3 * one:.3g}" for one in (*seconds.values(), theirs)]
+    pairs = [
+        (one[WAYS[0]] / one[WAYS[1]], min(one[way] for way in WAYS[:2]) / one[WAYS[2]]) for one in (seconds, planned)
+    ]
+    gains = [f"{gain:.2f}" for alike in zip(*pairs, strict=True) for gain in alike]
+    return [" x ".join(map(str, row["shape"])), " x ".join(map(str, row["mesh"])), *times, *gains]
