@@ -35,7 +35,7 @@ from .virtual_nodes import Nodes, missing
 ROOT = Path(__file__).resolve().parents[1]
 NODES, DEVICES = 4, 4  # processes, and devices or ranks of each
 CASES = "64,64:16 256,256:16 1024,1024:16 32,32,32:4,4 64,64,64:16 64,64,64:4,4 128,128,128:16 128,128,128:4,4"
-WAYS = ("one stage", "two stages", "outer int16")
+WAYS = ("one stage", "two stages", "exact", "outer int16")  # exact: the plan, in one stage or in two
 HEADS = ("shape", "mesh", *(f"{way}, ms" for way in WAYS), "mpi4py-fft, ms", "gain of two: measured", "planned",
          "gain of int16: measured", "planned")  # fmt: skip
 PATIENCE = 1800.0
@@ -63,8 +63,11 @@ def main(
 def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Row]:
     own = [sys.executable, "-m", "benchmarks", "nodes", "--inside", "--cases", f"'{cases}'", "--rounds", str(rounds)]
     with Nodes(NODES, rate) as nodes:
-        how = {"folder": ROOT, "seconds": PATIENCE, "more": {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}}
-        told = nodes.run(f"srun -N {NODES} --ntasks-per-node=1 {' '.join(own)}", **how).stdout
+        command, more = (
+            f"srun -N {NODES} --ntasks-per-node=1 {' '.join(own)}",
+            {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
+        )
+        told = nodes.run(command, folder=ROOT, seconds=PATIENCE, more=more).stdout
         for line in told.splitlines():
             if line.startswith("{"):
                 row = json.loads(line)
@@ -94,7 +97,7 @@ def one_process(cases: str, rounds: int) -> None:
     cpu_devices(DEVICES)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize()
-    whole = mesh_of((jax.device_count(),))
+    whole = mesh_of((NODES, DEVICES))
     found = measured_rates(whole, lambda part: None)
     random.seed(0)  # the same order in all processes
     with tempfile.TemporaryDirectory() as folder:
@@ -109,9 +112,9 @@ def one_process(cases: str, rounds: int) -> None:
 
 def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds: int) -> Row:
     mesh, spec = mesh_of(sizes), spec_of(sizes)
-    made = partial(mf.plan, shape, mesh=mesh, spec=spec, topology=rates)
+    made = partial(mf.plan, shape, mesh=mesh, spec=spec, topology=rates, method="transpose")
     best, rounded = made(), made(wire={"outer": "int16"})
-    plans = dict(zip(WAYS, (staged(best, False), staged(best, True), rounded), strict=True))
+    plans = dict(zip(WAYS, (staged(best, False), staged(best, True), best, rounded), strict=True))
     x, truth = mf.shard(noise(shape), mesh, spec), np.fft.fftn(noise(shape))
     there = {way: plan for way, plan in plans.items() if plan is not None}
     times = timed({way: partial(plan, x) for way, plan in there.items()}, rounds)
@@ -130,9 +133,11 @@ def cells(row: Mapping[str, Any]) -> list[object]:
     planned = {way: row["planned"].get(way, math.nan) for way in WAYS}
     seconds = {way: spread(row["seconds"][way]).median if way in row["seconds"] else math.nan for way in WAYS}
     theirs = spread(row["mpi4py_fft"]).median if row["mpi4py_fft"] else math.nan
-    times = [f"{1e3 * one:.3g}" for one in (*seconds.values(), theirs)]
-    pairs = [
-        (one[WAYS[0]] / one[WAYS[1]], min(one[way] for way in WAYS[:2]) / one[WAYS[2]]) for one in (seconds, planned)
-    ]
-    gains = [f"{gain:.2f}" for alike in zip(*pairs, strict=True) for gain in alike]
+    times = [_words(1e3 * one, ".3g") for one in (*seconds.values(), theirs)]
+    pairs = [(one[WAYS[0]] / one[WAYS[1]], one[WAYS[2]] / one[WAYS[3]]) for one in (seconds, planned)]
+    gains = [_words(gain, ".2f") for alike in zip(*pairs, strict=True) for gain in alike]
     return [" x ".join(map(str, row["shape"])), " x ".join(map(str, row["mesh"])), *times, *gains]
+
+
+def _words(number: float, form: str) -> str:
+    return "-" if math.isnan(number) else f"{number:{form}}"

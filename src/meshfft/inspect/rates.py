@@ -3,9 +3,10 @@
     memory     2 bytes(block) / seconds of a pass that reads and writes a block
     vector     5 N log2 N lines / (seconds of an FFT along the last axis - seconds of its pass)
     products   operations / seconds of complex products, by tier
-    hop        seconds of the smallest message to a neighbour; start: to another domain
+    hop        seconds of the smallest message to a neighbour
+    start      (seconds of the smallest messages to other domains - a hop) / their number
     link       bytes over the busiest link / (seconds of an all-to-all - its two passes and its hops)
-    outer      bytes through the busiest adapter / (seconds of an all-to-all - its starts)
+    outer      bytes through the busiest adapter / (seconds of an all-to-all - its hop and its starts)
 
 Each is the median of RUNS timings of a program that repeats the operation. The slowest process decides, so that all
 run the same programs.
@@ -39,6 +40,7 @@ RUNS = 5
 BLOCK = {"cpu": 2**23, "default": 2**28}  # bytes of one device that leave the caches
 SIZES = {"cpu": (2**12, 2**16, 2**20, 2**23), "default": (2**12, 2**16, 2**20, 2**24, 2**27)}  # bytes sent
 LINE, SIDE = 256, 512  # length of FFTs; rows and columns of products
+SHORT = 2**14  # bytes of a message whose latency is measured
 WIDTH = {"cpu": 64, "default": 8192}  # columns that a product multiplies
 TARGET, MOST = 0.02, 64  # seconds that one program should take, and most repetitions for it
 PATIENCE = 1.0  # seconds of one operation after which no larger message is tried
@@ -160,22 +162,26 @@ def _timings(mesh: Mesh, kind: str, axes: tuple[str, ...]) -> Iterator[Timing]:
 
 def _links(machine: Machine, timings: list[Timing], memory: float) -> dict[str, float]:
     """Rates and latencies of both levels; those that no timing reaches are left out."""
-    found, rows = dict[str, float](), [(one, _load(machine, one)) for one in timings]
-    for outside, (latency, rate) in {False: ("hop", "link"), True: ("start", "outer")}.items():
-        level = [
-            (one, load, load.messages if outside else load.far) for one, load in rows if outside == bool(load.messages)
-        ]
-        small = [one.seconds / times for one, _, times in level if one.nbytes < 2**14 and one.kind == "ring"]
-        if not small:
-            continue
-        found[latency] = statistics.median(small)
-        each = list[float]()
-        for axes in dict.fromkeys(one.axes for one, *_ in level):
-            one, load, times = next(row for row in reversed(level) if row[0].axes == axes)  # the largest all-to-all
-            beside = times * found[latency] + (0.0 if outside else 2 * one.nbytes / memory)
-            each.append((load.outer if outside else load.inner) * one.nbytes / _net(one.seconds, beside))
-        found[rate] = statistics.median(each)
+    rows = [(one, _load(machine, one)) for one in timings]
+    inner, outer = ([row for row in rows if bool(row[1].messages) == outside] for outside in (False, True))
+    short = [one.seconds / load.far for one, load in inner if one.kind == "ring" and one.nbytes < SHORT]
+    found = {"hop": statistics.median(short)} if short else {}
+    hop = found.get("hop", 0.0)
+    if short:
+        beside = [load.far * hop + 2 * one.nbytes / memory for one, load in inner]
+        found["link"] = _rate(inner, [load.inner for _, load in inner], beside)
+    short = [_net(one.seconds, hop) / load.messages for one, load in outer if one.nbytes < SHORT]
+    if short:
+        found["start"] = statistics.median(short)
+        beside = [hop + load.messages * found["start"] for _, load in outer]
+        found["outer"] = _rate(outer, [load.outer for _, load in outer], beside)
     return found
+
+
+def _rate(rows: list[tuple[Timing, Load]], blocks: list[float], beside: list[float]) -> float:
+    """The median, over mesh axes, of the rate that the largest all-to-all reaches without what is beside it."""
+    largest = {one.axes: at for at, (one, _) in enumerate(rows)}.values()
+    return statistics.median(blocks[at] * rows[at][0].nbytes / _net(rows[at][0].seconds, beside[at]) for at in largest)
 
 
 def _load(machine: Machine, one: Timing) -> Load:

@@ -164,8 +164,10 @@ class Machine:
         return self._load_seconds(Load(outer=1.0, messages=1), nbytes)
 
     def _load_seconds(self, load: Load, nbytes: int) -> float:
-        """Both levels carry their messages at the same time."""
-        inner = load.inner * nbytes / self.chip.link.value + load.far * self.chip.hop.value
-        if not load.messages or self.chip.outer is None or self.chip.start is None:
-            return inner
-        return max(inner, load.outer * nbytes / self.chip.outer.value + load.messages * self.chip.start.value)
+        """Both levels carry their messages at the same time, after the hops; messages to other domains start one by
+        one."""
+        inner, outer, start = load.inner * nbytes / self.chip.link.value, self.chip.outer, self.chip.start
+        if not load.messages or outer is None or start is None:
+            return load.far * self.chip.hop.value + inner
+        outside = load.outer * nbytes / outer.value + load.messages * start.value
+        return max(load.far, 1) * self.chip.hop.value + max(inner, outside)
