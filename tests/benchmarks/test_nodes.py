@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from reference import error
+
 from benchmarks.virtual_nodes import Nodes, missing
 
 pytestmark = pytest.mark.slow

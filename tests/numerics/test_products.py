@@ -18,7 +18,7 @@ import meshfft as mf
 from meshfft.numerics.dtypes import TIERS, Dot, complex_dtype
 from meshfft.numerics.products import TERMS, planes_of, product, terms_of
 from meshfft.numerics.split_complex import Planes, join, split
-from meshfft.numerics.tiles import COLUMNS, TILE, in_two_floats, product_in_tiles
+from meshfft.numerics.tiles import COLUMNS, TILE, in_two_floats, product_in_tiles, sum_of
 from meshfft.operators import operands
 from meshfft.operators.matrices import Dense
 from meshfft.plans.execute import furnish
@@ -39,7 +39,8 @@ def _product(matrix: Array, block: Array, dim: int, dot: Dot, tiled: bool = True
     """A product with a matrix held whole."""
     columns = functools.partial(_columns, matrix)
     if tiled:
-        return product_in_tiles([(columns, block)], dim, dot, two=in_two_floats(block.shape[dim]))[0]
+        two = in_two_floats(block.shape[dim])
+        return sum_of(product_in_tiles([(columns, block)], dim, dot, two=two), two)
     return join(planes_of(product([(columns, split(block))], dim, dot)))
 
 

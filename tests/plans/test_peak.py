@@ -1,6 +1,7 @@
 """Memory: plans promise at least the compiler's peak, and not much more."""
 
 import random
+import re
 from typing import Any
 
 import jax
@@ -42,6 +43,15 @@ WAYS = [
 def test_peak_memory_is_never_exceeded(shape: tuple[int, ...], sizes: tuple[int, ...], way: dict[str, Any]) -> None:
     """Catches products of bfloat16 terms that a plan does not count, and a promise of twice the compiler's bytes."""
     check_peak(mf.plan(shape, mesh=mesh(sizes), **way), most=2)
+
+
+def test_sums_of_many_shards_stay_in_place() -> None:
+    """Catches a sum and its loss in two arrays: XLA copied both for every tile, and rings of five took 20 times as
+    long."""
+    plan = mf.plan((88, 16, 130), mesh=mesh((5,)), spec=P(None, None, "x"), kind="dst-3", method="kdft", axes=(2,))
+    assert isinstance(plan.mesh, jax.sharding.Mesh) and plan.name.startswith("ring Z (dense"), plan.name
+    text = compile_plan(plan, plan.mesh).as_text()
+    assert text and len(re.findall(r"\[1408,26,1\]\S* copy\(", text)) <= 6, text
 
 
 def test_an_axis_of_one_device_pads_no_block() -> None:

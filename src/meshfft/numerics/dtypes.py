@@ -133,6 +133,11 @@ class Dot(NamedTuple):
         return TIERS[self.tier].terms
 
     @property
+    def pairs(self) -> int:
+        """Real products per multiplication: of the terms whose product is not too small to matter."""
+        return max(self.terms * (self.terms + 1) // 2, 1)
+
+    @property
     def slices(self) -> int:
         return TIERS[self.tier].slices
 

@@ -175,21 +175,25 @@ def bytes_at_once(
 
         bytes = columns of matrices at once * rows + slices of a tile + real products of its groups of columns
 
-    XLA makes all matrices outside loops at once, and one more in a loop; tiles share memory. `shape` is rows and
-    columns of a matrix, made of `planes` real ones; `terms` has the matrices of each call; `products` counts the real
-    products of a group; `lines` counts positions beside the dimension; `itemsize` and `real` are bytes of the larger
-    element and of its real part.
+    XLA makes all matrices outside loops at once, and one more in a loop. Tiles in loops share memory. `shape` is rows
+    and columns of a matrix, made of `planes` real ones; `terms` has the matrices of each call; `products` counts the
+    real products of a group; `lines` counts positions beside the dimension; `itemsize` and `real` are bytes of the
+    larger element and of its real part.
     """
     rows, columns = shape
-    width, unrolled, looped = min(lines, WIDE_TILE if wide else TILE), list[int](), 0
+    width, unrolled, looped, first = min(lines, WIDE_TILE if wide else TILE), list[int](), 0, 0
     for many in terms:
         first, single, _ = runs(columns, COLUMNS // many, together=False)
         unrolled.append(many * (math.ceil(first / GROUP) * GROUP if first > GROUP else first) + COLUMNS * (single == 1))
         looped = max(looped, COLUMNS * (single > 1))
-    cut = max(unrolled) + looped if lines < 2 * width else min(max(terms) * columns, 2 * COLUMNS)
-    summed = max(math.ceil(cut / GROUP), max(terms)) * rows * products * real
-    slices = cut * itemsize * (2 if planes > 2 else 1)
+    most = COLUMNS * (2 if planes > 3 else 1)  # of bfloat16 terms XLA keeps those of two runs
     short = first if first > GROUP and first % GROUP else 0  # copied to whole groups, as is its slice
-    copies = 2 if lines == 1 else 1  # as measured for single lines, by memory_analysis
-    matrices = copies * planes * real * rows * (sum(unrolled) + looped + short)
-    return matrices + width * (slices * (2 if short else 1) + summed)
+    group, column = rows * products * real, planes * real * rows
+    if lines < 2 * width:  # no loop: the sums of all calls are there at once
+        cut, copied = sum(unrolled) + looped, max(short * sum(terms), TERMS * (lines < 3))
+        return (cut + copied) * column + width * group * max(math.ceil(cut / GROUP), sum(terms))
+    cut = min(max(terms) * columns, most)
+    slices = cut * itemsize * (2 if planes > 2 else 1)
+    tile = width * (slices * (2 if short else 1) + group * max(math.ceil(cut / GROUP), max(terms)))
+    at_once = max(sum(unrolled), looped) if len(terms) == 1 else sum(unrolled) + looped
+    return column * (at_once + short) + tile

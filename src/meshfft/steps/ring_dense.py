@@ -24,13 +24,14 @@ from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, masked, planes_of, product
 from ..numerics.slices import HELD, RUN, cost
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
-from ..numerics.tiles import COLUMNS, bytes_at_once, equal_error, in_two_floats, product_in_tiles, sum_of
+from ..numerics.tiles import COLUMNS, TILE, bytes_at_once, equal_error, in_two_floats, product_in_tiles, sum_of
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
 from .base import MatrixStep, Slope, Takes, Wired, names
 from .problem import Least, Numbers, Problem, ready
 
 PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
+TILE_FLOPS = 16_000  # what starting a product of a tile costs on CPUs, in other operations
 WIRE_PASSES = 2  # each shard is decoded before its product
 SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
 GAUSS_PASSES = 2  # per shard, the sum and the difference of its planes are read and written
@@ -113,9 +114,12 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = 1 if not self.tiled else parts if self.transposed else parts // 2 + (parts != 2)  # over the result
+        passes *= 1 + self.tiled * self._two(layout)
         memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
         memory += WIRE_PASSES * parts * block * itemsize * self.wire.lossy
         vector = self._phase_flops(chip) * parts * rows * columns
+        if self.tiled:
+            vector += TILE_FLOPS * parts * -(-others // TILE) * reals * self.dot.pairs
         if self.dot.slices:  # slices of the block and the matrix, and sums of each run
             runs = -(-columns // RUN)
             numbers = parts * (block + rows * columns)
@@ -224,13 +228,12 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         planes = (self.matrix.planes + (self.products == 3)) * max(self.dot.terms, 1)
         real = element // (1 if self.real and self.matrix.becomes is None else 2)
         terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
-        wide = math.prod(layout.parts) == 1
+        wide, products = math.prod(layout.parts) == 1, self.products * self.dot.pairs
         read = block * (2 if parts == 2 else 1) * (not self._whole(layout, self.matrix.columns))
-        two = self._two(layout)
-        sums = out * ((4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS)) + two)
-        held = block * (min(parts, 2) if self.transposed else shards_held(parts, self.two_way))
-        products = self.products * max(self.dot.terms * (self.dot.terms + 1) // 2, 1)  # pairs of terms
-        return read + held + sums + bytes_at_once((rows, columns), lines, terms, planes, products, element, real, wide)
+        sums = out * ((4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS)) + self._two(layout))
+        held = min(parts, 2) if self.transposed else shards_held(parts, self.two_way)
+        made = bytes_at_once((rows, columns), lines, terms, planes, products, element, real, wide)
+        return read + held * block + sums + made
 
     def _blocks_travel(self, block: Block, layout: Layout, operand: object) -> Any:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""
