@@ -22,7 +22,7 @@ kernels: bluestein / engine / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short
 tpu: passes price strips wires / engine gridding / trials / fft
-steps: problem / base / exchange halo local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense / real_fft
+steps: problem / base / sends / exchange halo local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense / real_fft
 walks: walk / picture search / choice
 plans: deferred / deferred_primitive / primitive request table / execute options / iterative_solve
     / inverse_solve / plan / measured / planning

@@ -159,6 +159,20 @@ class PlanFlags(NamedTuple):
         }
 
 
+class TransformFlags(NamedTuple):
+    method: MethodFlag = None
+    order: OrderFlag = None
+    norm: NormFlag = None
+    kind: KindFlag = None
+    precision: PrecisionFlag = None
+    ring: RingFlag = None
+    wire: WireFlag = None
+
+
+SENT = ("ring", "wire")  # flags for what devices send
+IDLE = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact", "margin": 0, "modes": None}  # in passes
+
+
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The command, with a flag for each field of its record parameters."""
     own = inspect.signature(command).parameters
@@ -254,18 +268,6 @@ def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> Spec:
     return tuple(None if word in ("", "-") else tuple(word.split("+")) for word in words)
 
 
-def read_topology(name: str | None, outer: str | None, compiling: bool) -> str | None:
-    if name is None and compiling:
-        raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
-    if outer is not None and name is None:
-        raise ValueError("--outer is a rate of --topology: name the machine, as --topology 4*h100:8")
-    if name is not None and name.endswith(".toml") and (outer or compiling):
-        raise ValueError(
-            f"--outer and --compile go with a machine by name: edit outer in {name}, or name one, as v3:4x4"
-        )
-    return name if outer is None else f"{name}@{outer}"
-
-
 def read_bytes(text: str, flag: str) -> int:
     match = re.fullmatch(rf"({DIGITS}(?:\.[0-9]{{0,19}})?) ?([kKMGT]i?)?B?", text.strip())
     nbytes = int(float(match[1]) * UNITS[(match[2] or "").replace("K", "k")]) if match else 0
@@ -283,13 +285,6 @@ def check_choice(text: str, names: Sequence[str], flag: str) -> str:
     if text not in names:
         raise ValueError(f"{flag} {text!r} is not known: give one of {', '.join(names)}")
     return text
-
-
-def check_rows(rows: Path | None) -> None:
-    if rows is not None and not rows.resolve().parent.is_dir():
-        raise FileNotFoundError(f"{rows.resolve().parent} is not a folder: make it first, or write elsewhere")
-    if rows is not None and rows.is_dir():
-        raise IsADirectoryError(f"{rows} is a folder: name a file for the rows")
 
 
 def _words(text: str) -> list[str]:

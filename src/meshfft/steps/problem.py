@@ -46,6 +46,9 @@ class Options(NamedTuple):
     def dots(self, given: np.dtype, unit: str) -> tuple[Dot, ...]:
         return dots_of(given, self.precision, self.multiplications, unit)
 
+    def wires(self, real: np.dtype) -> Wires:
+        return wires_of(self.wire, real)
+
     @property
     def within(self) -> float:
         """The relative L2 error asked for."""
@@ -94,7 +97,7 @@ class Problem:
     @functools.cached_property
     def wires(self) -> Wires:
         """The encoding of messages."""
-        return wires_of(self.options.wire, np.dtype(f"f{self.itemsize // 2}"))
+        return self.options.wires(np.dtype(f"f{self.itemsize // 2}"))
 
     @property
     def wiring(self) -> tuple[Machine, Wires]:
@@ -130,9 +133,13 @@ class Problem:
             best.setdefault(dot.multiplications, dot)
         return tuple(best.values())
 
+    @property
+    def any_engine(self) -> bool:
+        return self.options.engine == "auto"
+
     def site(self, layout: Layout) -> Site:
         large, alone = self.large(layout), math.prod(layout.parts) == 1
-        return Site(self.machine, self.itemsize, self.dots, large, alone, self.options.engine == "xla")
+        return Site(self.machine, self.itemsize, self.dots, large, alone, not self.any_engine)
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
         """Values of `two_way` to try: as requested, or as the machine sends best. `pairs`: with a shared memory, a step

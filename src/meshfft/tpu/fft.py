@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..collectives.all_to_all import PLANES, Grid, Pieces, Ports
-from ..collectives.wires import SUBLANES, Coded, Wire
+from ..collectives.wires import SUBLANES, Tiled
 from ..kept import Trial
 from ..kernels.bluestein import fft_tables, padded_length
 from ..kernels.engine import Engine, Lines, Offer, RealEngine, Sender, Site, fft_error, flops_of
@@ -97,11 +97,11 @@ class VectorFFT(Sender):
     def between(self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, ports: Ports = PLANES) -> Planes:
         return engine.fft_between(given, dims, sign, self.room, ports)
 
-    def wire_trials(self, share: Shape, wire: Wire) -> tuple[Trial, ...]:
-        return trials.of_wires(share, wire)
+    def form_trials(self, form: Tiled) -> tuple[Trial, ...]:
+        return (trials.WireTrial(form, shares=2),)
 
-    def wire_cycles(self, share: Shape, wire: Coded, reals: int, chip: Chip) -> int:
-        bits, rows = wire.bits + 1, min(share[-2], SUBLANES)
+    def form_cycles(self, form: Tiled, reals: int, chip: Chip) -> int:
+        bits, rows = form.coded.bits + 1, min(form.shape[-2], SUBLANES)
         return sum(price.wire_cycles(chip, way, bits, rows, reals) for way in ("encode", "decode"))
 
 

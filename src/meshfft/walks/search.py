@@ -33,8 +33,9 @@ from ..steps import (
     RingDense,
     SixStep,
 )
-from ..steps.base import Step, reached, wired
+from ..steps.base import Step, reached
 from ..steps.problem import Problem, ready
+from ..steps.sends import wired
 
 LOCAL = (LocalFFT, RealFFT, LocalTrig)
 METHODS: dict[str, tuple[type[Step], ...]] = {

@@ -12,7 +12,6 @@ import functools
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,9 +20,9 @@ from ...collectives.ring import permuted
 from ...layout.layout import Layout, resized, shift
 from ...machine.chip import Chip
 from ...machine.machine import Move, Work
-from ...numerics.dtypes import Error
-from ...numerics.split_complex import Block, in_complex
-from ...steps.base import Wired, names
+from ...numerics.split_complex import Block
+from ...steps.base import names
+from ...steps.sends import Wired
 from .point_step import TakesTables, grid_back, grid_last, own_tables, table_specs
 
 Pairs = tuple[tuple[int, int], ...]
@@ -57,7 +56,7 @@ class TileBalance(TakesTables, Wired):
         """Tiles are copied out, sent and copied in; the block is copied once."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         rest = math.prod(layout.block[d] for d in range(layout.ndim) if d not in self.along)
-        sizes = [self.wire.nbytes((tiles, rest, *self.tile), itemsize) for _, tiles in self.rounds]
+        sizes = [self.nbytes((tiles, rest, *self.tile), itemsize) for _, tiles in self.rounds]
         moves = tuple(Move("ring", self.axes(layout), nbytes, 1) for nbytes in sizes)
         sent = sum(move.nbytes for move in moves)
         return Work(
@@ -70,18 +69,15 @@ class TileBalance(TakesTables, Wired):
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         one = self._home if self.transposed else self._lent
-        one = functools.partial(one, layout=layout, starts=operand[0])
-        return in_complex(one, block) if self.wire.lossy else jax.tree.map(one, block)
-
-    def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error(lost=self.wire.error)
+        return self.on_arrays(functools.partial(one, layout=layout, starts=operand[0]), block)
 
     def _lent(self, block: Array, layout: Layout, starts: Array) -> Array:
         block = grid_last(block, self.along)
         received, first = [], 0
         for pairs, tiles in self.rounds:
             message = lax.map(functools.partial(self._cut, block), starts[first : first + tiles])
-            received.append(permuted(message, self.axes(layout), _sources(pairs, layout, self.along), self.wire))
+            sources = _sources(pairs, layout, self.along)
+            received.append(self.over_wire(permuted)(message, self.axes(layout), sources))
             first += tiles
         behind = jnp.zeros((block.shape[0], self.rows, *block.shape[2:]), block.dtype)
         behind = _added(behind, jnp.concatenate(received), self._behind(layout))
@@ -96,7 +92,7 @@ class TileBalance(TakesTables, Wired):
         for pairs, many in self.rounds:
             back = tuple((helper, owner) for owner, helper in pairs)
             sources = _sources(back, layout, self.along)
-            message = permuted(tiles[first : first + many], self.axes(layout), sources, self.wire)
+            message = self.over_wire(permuted)(tiles[first : first + many], self.axes(layout), sources)
             kept = _added(kept, message, starts[first : first + many])
             first += many
         return grid_back(kept, self.after(layout), self.along)
