@@ -31,8 +31,8 @@ from ..collectives.all_to_all import comb, is_comb
 from ..collectives.levels import Wires
 from ..collectives.ring import one_shuffle
 from ..kernels import sliced
+from ..kernels.base import Engine, Lines, fft_error
 from ..kernels.bluestein import chirp_spectrum, is_awkward, padded_length
-from ..kernels.engine import Engine, Lines, fft_error
 from ..kernels.sliced import TWIDDLE_FLOPS, SlicedFFT
 from ..kernels.xla import XLA
 from ..layout.elements import cleared, positions

@@ -10,7 +10,7 @@ from jax import lax
 
 from ..collectives.all_to_all import Came, Pieces, Ports, Rows, assembled, exchange_shares, taken
 from ..kept import Trial
-from ..kernels.engine import Lines, Sender
+from ..kernels.base import Lines, Sender
 from ..layout.layout import Layout, shift
 from ..layout.moves import AxisMove
 from ..machine.chip import Chip

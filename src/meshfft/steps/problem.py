@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..collectives.levels import Wires, wires_of
-from ..kernels.engine import Site
+from ..kernels.base import Site
 from ..layout.layout import Layout, Spec, hashed_once
 from ..machine.machine import Machine, Work
 from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
@@ -19,6 +19,7 @@ from ..operators.transform import Transform
 
 RINGS = ("auto", "one-way", "two-way")  # modes of a ring
 ENGINE_OPTIONS = ("auto", "xla")  # of local FFTs: the cheapest, or only XLA's
+BY_XLA = "engine='xla'"  # the remedy where kernels fail
 EFFORTS = ("model", "measure")  # the walk that the model finds fastest, or the fastest in trials
 LARGE_BYTES = 2**18  # least bytes of a block that is processed in cached chunks; a smaller one fits anyway
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout

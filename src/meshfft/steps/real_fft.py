@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 from ..collectives.all_to_all import Came
 from ..collectives.ring import permuted
 from ..kept import Trial
-from ..kernels.engine import Lines, RealEngine, fft_error
+from ..kernels.base import Lines, RealEngine, fft_error
 from ..kernels.engines import offered
 from ..kernels.real import XLA_REAL
 from ..layout.elements import cleared

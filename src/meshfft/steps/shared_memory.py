@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ..collectives.all_to_all import corner, cut, exchange, split
-from ..kernels.engine import fft_error, flops_of
+from ..kernels.base import fft_error, flops_of
 from ..kernels.stockham import LARGEST as LARGEST_RADIX
 from ..kernels.stockham import in_place, radices
 from ..layout.layout import Layout, even_cuts, nested
@@ -159,7 +159,7 @@ class InPlace(InChunks):
     def _of(
         cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: dict[int, Matrix], itemsize: int
     ) -> Iterator["InPlace"]:
-        """Steps that move the axes of `opened` to `dim`, if chunks are equal and an engine takes `lines` in cache."""
+        """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` are transformed in cache."""
         parts = math.prod(layout.parts[d] for d in opened)
         chunks = _count(layout, dim, parts, itemsize)
         if chunks < 2 or parts > MOST_CHUNKS:
@@ -172,7 +172,7 @@ class InPlace(InChunks):
         there = Exchange(tuple(moves))
         back = there.transpose(inner)
         for local in LocalFFT.offers(problem, at, lines):
-            if local.engine.chunked and local.dims == tuple(lines):
+            if local.in_cache and local.dims == tuple(lines):
                 yield cls((there, local.fuse(there, back), back), dim, chunks)
 
     @classmethod

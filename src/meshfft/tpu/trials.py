@@ -16,13 +16,13 @@ from jax import Array
 
 from ..collectives.all_to_all import PLANES, Pieces, Ports, Rows
 from ..collectives.wires import Tiled
-from ..kernels.engine import fft_error
+from ..kernels.base import fft_error
 from ..nufft.grid import gridding as points
 from ..nufft.grid.form import Form, Slots
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Shape
 from . import gridding
-from .engine import in_orders, real_fft
+from .fft import in_orders, real_fft
 from .lines.radices import LANES, SUBLANES
 from .passes import KernelPass, chunk_of, is_direct, one_piece, passes, passes_between, run, supports
 from .strips import task_of
