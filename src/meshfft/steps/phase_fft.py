@@ -161,10 +161,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             sent_bytes=(share + ringed) * (parts - 1),
             all_to_alls=1,
             hops=parts - 1,
-            moves=(
-                Move("all-to-all", axes, share * parts, 1),
-                Move(kind, axes, ringed, times),
-            ),
+            moves=(Move("all-to-all", axes, share * parts, 1), Move(kind, axes, ringed, times)),
             peak_bytes=(alive + 2 * block * (kind != "ring")) * itemsize + held,
         )
 
