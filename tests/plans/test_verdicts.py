@@ -31,7 +31,7 @@ from reference import at_points, error, mesh, noise
 import meshfft as mf
 from meshfft import kept
 from meshfft.collectives.all_to_all import Came, Ports, Rows
-from meshfft.collectives.wires import Int16, Tiled
+from meshfft.collectives.wires import Int16, Tiled, form_of
 from meshfft.functions import calls
 from meshfft.kept import Trial, failing
 from meshfft.machine import topology as topologies
@@ -347,7 +347,7 @@ TRIALS: dict[str, Callable[[], Sequence[Trial]]] = {
     "to parts": lambda: of_lines((2, 8, 16), (1,), ROOM, Ports(Rows(0, 1, 1), None, (1, 2))),
     "from pieces": lambda: of_lines((16, 8, 128), (0,), ROOM, Ports(came=Came(0, 0, 2, 1))),
     "real lines": lambda: [RealTrial((3, 8), 1, ROOM)],
-    "wire": lambda: VectorFFT(ROOM).form_trials(cast(Tiled, Int16(room=ROOM).tiles((32, 8, 128)))),
+    "wire": lambda: VectorFFT(ROOM).form_trials(cast(Tiled, form_of((2, 32, 8, 128), 1, Int16(room=ROOM)))),
     "points": lambda: of_points(1, (60, 70), chosen(window(1e-3, 2.0, 2, np.dtype("complex64")), 0, (57, 67), "tpu")),
 }
 

@@ -60,10 +60,6 @@ class Wire:
         """Bytes of a message of so many bytes of numbers, at least."""
         return nbytes
 
-    def tiles(self, share: Sequence[int]) -> "Tiled | None":
-        """The form that kernels make of both planes of such shares; None without kernels for it."""
-        return None
-
 
 class Coded(Wire):
     """Sends 32-bit words: every `group` numbers in `group_words`."""
@@ -81,10 +77,6 @@ class Coded(Wire):
 
     def least(self, nbytes: int) -> int:
         return nbytes * words.WORD * self.group_words // (self.group * self.real)
-
-    def tiles(self, share: Sequence[int]) -> "Tiled | None":
-        form = form_of((2, *share), 1, self)
-        return form if isinstance(form, Tiled) else None
 
     @abc.abstractmethod
     def scales(self, runs: int) -> int:

@@ -10,7 +10,7 @@ import jax
 from jax import Array
 
 from ..collectives.levels import Wires
-from ..collectives.wires import EXACT, Tiled, Wire
+from ..collectives.wires import EXACT, Coded, Tiled, Wire, form_of
 from ..layout.layout import Layout, shift
 from ..machine.machine import Machine
 from ..numerics.dtypes import Error
@@ -61,7 +61,8 @@ class Wired(Sends):
 
     def tiles(self, share: Sequence[int]) -> Tiled | None:
         """The form in which kernels send both planes of such shares."""
-        return self.wire.tiles(share)
+        form = form_of((2, *share), 1, self.wire) if isinstance(self.wire, Coded) else None
+        return form if isinstance(form, Tiled) else None
 
     def over_wire(self, send: Callable[P, T]) -> Callable[P, T]:
         """A collective over the wire of this step."""
