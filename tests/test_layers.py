@@ -27,7 +27,7 @@ steps: problem / base / sends / exchange halo local_fft ring_dense rows / phase_
 walks: walk / picture search / choice
 plans: deferred / deferred_primitive / primitive request table / execute options / iterative_solve
     / inverse_solve / plan / measured / planning
-nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
+nufft.steps: point_step / grid_steps known_points ring_points / traced_points
 nufft: penalties points / problem / post_transform moving / solvers / inverse / plan / planning / functions
 nufft.type3: traced / known / functions
 functions: calls shard / cosine dense fourier halo helpers / protocols reconstruct
