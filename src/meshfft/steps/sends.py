@@ -17,7 +17,7 @@ from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, in_complex
 from .base import Sends, Step, reached
 
-P, T, W = ParamSpec("P"), TypeVar("T"), TypeVar("W", bound="Wired")
+P, T = ParamSpec("P"), TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
