@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -227,6 +227,17 @@ class MatrixStep(Step, Generic[M]):
 
     def insert(self, dim: int) -> Self:
         return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims))
+
+
+@dataclasses.dataclass(frozen=True)
+class OneDim(Step):
+    """A step along one dimension that transforms none. Abstract."""
+
+    dim: int
+    dims: ClassVar[tuple[int, ...]] = ()
+
+    def insert(self, dim: int) -> Self:
+        return dataclasses.replace(self, dim=shift(self.dim, dim))
 
 
 def reached(layout: Layout, steps: Iterable[Step]) -> tuple[Layout, ...]:

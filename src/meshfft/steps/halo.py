@@ -13,29 +13,26 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from ..collectives.ring import permuted
-from ..layout.layout import Layout, resized, shift
+from ..layout.layout import Layout, resized
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..numerics.split_complex import Block
-from .base import names
+from .base import OneDim, names
 from .sends import Wired
 
 
 @dataclasses.dataclass(frozen=True)
-class Halo(Wired):
-    dim: int
+class Halo(OneDim, Wired):
     before: int
     behind: int
     periodic: bool = True
     transposed: bool = False
-    dims: ClassVar[tuple[int, ...]] = ()
 
     def after(self, layout: Layout) -> Layout:
         cells = (-1 if self.transposed else 1) * (self.before + self.behind)
@@ -48,7 +45,7 @@ class Halo(Wired):
         bare = self.after(layout) if self.transposed else layout
         beside = layout.block[: self.dim], layout.block[self.dim + 1 :]
         shares = [(b - a) for hops, a, b in self._hops(bare) if self._sends(hops, parts)]
-        sizes = [self.nbytes((*beside[0], cells, *beside[1]), itemsize) for cells in shares]
+        sizes = [self.message_bytes((*beside[0], cells, *beside[1]), itemsize) for cells in shares]
         moves = tuple(Move("ring", axes, nbytes, 1) for nbytes in sizes)
         return Work(
             memory_bytes=before + after,
@@ -117,9 +114,6 @@ class Halo(Wired):
 
     def transpose(self, layout: Layout) -> "Halo":
         return dataclasses.replace(self, transposed=not self.transposed)
-
-    def insert(self, dim: int) -> "Halo":
-        return dataclasses.replace(self, dim=shift(self.dim, dim))
 
     def name(self, layout: Layout) -> str:
         cells = f"{self.before} + {self.behind}" if self.before else str(self.behind)

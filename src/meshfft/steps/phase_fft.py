@@ -122,7 +122,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         rows = -(-source.block[dim] // parts)
         gathered, out = others * rows * parts, others * target.block[dim]
         shapes = ((*source.block[:dim], n, *source.block[dim + 1 :]) for n in (rows, many))
-        share, ringed = (self.nbytes(shape, itemsize) for shape in shapes)
+        share, ringed = (self.message_bytes(shape, itemsize) for shape in shapes)
         block, largest = others * many, others * max(many, target.block[dim])
         lines = source.replace(dim, many, ())
         local = self._engine.work(Lines(lines.block, (dim,), (many,)), itemsize, chip)

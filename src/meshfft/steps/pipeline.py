@@ -71,14 +71,14 @@ class Pipeline(InChunks, Kernels):
             nbytes = (self._copies(layout) + passes) * block
             works[1] = dataclasses.replace(works[1], memory_bytes=nbytes, kernel_cycles=cycles)
             peak = ends + ((1 if self.hands else 2) * many + 2) * block // many
-            sent = sum(exchange.joint_nbytes(one, itemsize) for one in shares)
+            sent = sum(exchange.message_bytes((2, *one), itemsize // 2) for one in shares)
         else:
             peak = ends + 2 * max(work.peak_bytes for work in works) // many
             if self.numbers.dots:  # slices of a chunk do not shrink with the block; pairs of float32 for the ends
                 one = layout.resize(self.dim, max(layout.shape[self.dim] // many, 1))
                 alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
                 peak = ends + 3 * block + 2 * max(alive)
-            sent = sum(exchange.nbytes(one, itemsize) for one in shares)
+            sent = sum(exchange.message_bytes(one, itemsize) for one in shares)
         summed = total(works)
         return dataclasses.replace(
             summed,

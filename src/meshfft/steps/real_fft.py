@@ -135,7 +135,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         packed, block = self.packed.work(pairs, size, chip), math.prod(pairs.block)
         # the first row of the mirror image, its rest, and the next device's head
         rows = (1, pairs.block[self.dim] - 1, self._head(pairs))
-        sent = [self.nbytes((*pairs.block[: self.dim], n, *pairs.block[self.dim + 1 :]), size) for n in rows]
+        sent = [self.message_bytes((*pairs.block[: self.dim], n, *pairs.block[self.dim + 1 :]), size) for n in rows]
         moves = tuple(Move("ring", layout.axes[self.dim], nbytes, 1) for nbytes in sent)
         return dataclasses.replace(
             packed,

@@ -109,7 +109,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         others = block // max(columns, 1)
         out, size = others * rows, self.numbers.bytes_after(itemsize)
         shape, each = (after.block, size) if self.transposed else (layout.block, itemsize)
-        travels = self.nbytes(shape, each)
+        travels = self.message_bytes(shape, each)
         both = self._both(layout)
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals

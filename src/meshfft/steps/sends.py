@@ -51,13 +51,9 @@ class Wired(Sends):
     def error(self, layout: Layout, itemsize: int) -> Error:
         return Error(lost=self.lost(layout))
 
-    def nbytes(self, share: Sequence[int], itemsize: int) -> int:
+    def message_bytes(self, share: Sequence[int], itemsize: int) -> int:
         """Bytes of a message of this shape, for elements of `itemsize` bytes."""
         return self.wire.nbytes(share, itemsize)
-
-    def joint_nbytes(self, share: Sequence[int], itemsize: int) -> int:
-        """The same for both planes, along a leading dimension of one message."""
-        return self.wire.nbytes((itemsize // self.wire.real, *share), self.wire.real)
 
     def tiles(self, share: Sequence[int]) -> Tiled | None:
         """The form in which kernels send both planes of such shares."""

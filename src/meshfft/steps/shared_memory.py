@@ -69,7 +69,7 @@ class SixStep(MatrixStep[Roots], Wired):
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         parts, points = layout.parts[self.dim], math.prod(layout.block)
-        size, sent = points * itemsize, self.nbytes(self._lines(layout, parts), itemsize)
+        size, sent = points * itemsize, self.message_bytes(self._lines(layout, parts), itemsize)
         return Work(
             vector_flops=round(points * (flops_of(self.matrix.length) + 12)),
             memory_bytes=(3 * PASSES + SIX_STEP_PASSES) * size,

@@ -145,7 +145,7 @@ class TileBalance(TakesTables, Wired):
         """Tiles are copied out, sent and copied in; the block is copied once."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         rest = math.prod(layout.block[d] for d in range(layout.ndim) if d not in self.along)
-        sizes = [self.nbytes((tiles, rest, *self.tile), itemsize) for _, tiles in self.rounds]
+        sizes = [self.message_bytes((tiles, rest, *self.tile), itemsize) for _, tiles in self.rounds]
         moves = tuple(Move("ring", self.axes(layout), nbytes, 1) for nbytes in sizes)
         sent = sum(move.nbytes for move in moves)
         return Work(

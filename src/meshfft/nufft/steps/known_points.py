@@ -146,7 +146,7 @@ class ValueExchange(TakesTables, Wired):
         """A gather before each all-to-all and after the last, and the values sent."""
         before, after, parts = math.prod(layout.block), math.prod(self.after(layout).block), self.slots.parts[0]
         batch = math.prod(layout.block[: self._batch(layout)])
-        sent = [parts * self.nbytes((batch, most), itemsize) for most in self.most]
+        sent = [parts * self.message_bytes((batch, most), itemsize) for most in self.most]
         return Work(
             memory_bytes=GATHER_PASSES * (sum(sent) + after * itemsize),
             sent_bytes=sum(sent) * (parts - 1) // parts,

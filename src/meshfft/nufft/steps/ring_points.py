@@ -79,7 +79,7 @@ class RingPoints(CoordinateStep, Wired):
         sides = [self.grid.block[j] for j in self._order]
         beside, chunk = image // max(sides[0], 1), self._chunk(batch)
         rows = sum(math.prod(sides[1:j]) * batch for j in range(2, len(sides) + 1))
-        sent = self.nbytes((sides[0], beside), itemsize)
+        sent = self.message_bytes((sides[0], beside), itemsize)
         kind, rounds = ("two-way ring", parts // 2) if self._both(parts) else ("ring", parts - 1)
         return Work(
             matrix_flops=self.dot.flops * parts * count * beside * padded(sides[0], chip.side),

@@ -71,10 +71,13 @@ class RingGrid(CoordinateStep, Wired):
         coils = self.batch(layout)
         flops, nbytes = cost(self.form, count, d, coils, itemsize, chip.name)
         tables, block = count * 8 * d, coils * math.prod(self.grid.block) * itemsize
-        each, sent = tables + 2 * count * coils * itemsize + block, self.nbytes((coils, *self.grid.block), itemsize)
+        each, sent = (
+            tables + 2 * count * coils * itemsize + block,
+            self.message_bytes((coils, *self.grid.block), itemsize),
+        )
         return Work(
             vector_flops=flops,
-            memory_bytes=nbytes + self._sorting + parts * each,
+            memory_bytes=nbytes + self._sorting + parts * (tables + 2 * count * coils * itemsize + block),
             sent_bytes=(parts - 1) * sent,
             hops=parts - 1,
             moves=(Move("ring", self.axes, sent, parts - 1),),
@@ -237,7 +240,7 @@ class PointExchange(RingGrid):
         parts, d, coils = math.prod(self.grid.parts), len(self.along), self.batch(layout)
         many, count = parts * self.slots, math.prod(self.points.block)
         flops, nbytes = cost(self.form, many, d, coils, itemsize, chip.name)
-        sizes = (many * d * (4 + itemsize // 2), parts * self.nbytes((coils, self.slots), itemsize))
+        sizes = (many * d * (4 + itemsize // 2), parts * self.message_bytes((coils, self.slots), itemsize))
         grid = math.prod(self.grid.block) * coils * itemsize
         return Work(
             vector_flops=flops,
