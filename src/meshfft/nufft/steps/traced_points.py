@@ -71,10 +71,7 @@ class RingGrid(CoordinateStep, Wired):
         coils = self.batch(layout)
         flops, nbytes = cost(self.form, count, d, coils, itemsize, chip.name)
         tables, block = count * 8 * d, coils * math.prod(self.grid.block) * itemsize
-        each, sent = (
-            tables + 2 * count * coils * itemsize + block,
-            self.message_bytes((coils, *self.grid.block), itemsize),
-        )
+        sent = self.message_bytes((coils, *self.grid.block), itemsize)
         return Work(
             vector_flops=flops,
             memory_bytes=nbytes + self._sorting + parts * (tables + 2 * count * coils * itemsize + block),
