@@ -287,5 +287,12 @@ def check_choice(text: str, names: Sequence[str], flag: str) -> str:
     return text
 
 
+def check_rows(rows: Path | None) -> None:
+    if rows is not None and not rows.resolve().parent.is_dir():
+        raise FileNotFoundError(f"{rows.resolve().parent} is not a folder: make it first, or write elsewhere")
+    if rows is not None and rows.is_dir():
+        raise IsADirectoryError(f"{rows} is a folder: name a file for the rows")
+
+
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]

@@ -174,14 +174,7 @@ def _check(runs: int, trace: Path | None, figure: Path | None, rows: Path | None
         raise NotADirectoryError(f"{folder} is not a folder: make it first, or name another")
     if figure is not None:
         check_picture(figure, overwrite=True)
-    _check_rows(rows)
-
-
-def _check_rows(rows: Path | None) -> None:
-    if rows is not None and not rows.resolve().parent.is_dir():
-        raise FileNotFoundError(f"{rows.resolve().parent} is not a folder: make it first, or write elsewhere")
-    if rows is not None and rows.is_dir():
-        raise IsADirectoryError(f"{rows} is a folder: name a file for the rows")
+    flags.check_rows(rows)
 
 
 def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:

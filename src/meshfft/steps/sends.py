@@ -17,7 +17,8 @@ from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, in_complex
 from .base import Sends, Step, reached
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Wired(Sends):
 
     def over_wire(self, send: Callable[P, T]) -> Callable[P, T]:
         """A collective over the wire of this step."""
-        return cast(Callable[P, T], functools.partial(send, wire=self.wire))
+        taking: Callable[..., T] = send
+        return cast(Callable[P, T], functools.partial(taking, wire=self.wire))
 
     def with_wire_of(self, other: "Wired") -> Self:
         return dataclasses.replace(self, wire=other.wire)
