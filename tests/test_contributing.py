@@ -19,7 +19,7 @@ from meshfft.collectives.all_to_all import Grid
 from meshfft.collectives.wires import WIRES, Int16
 from meshfft.io import check_output, open_array, write_array
 from meshfft.io.source import FORMATS
-from meshfft.kernels.engine import Engine, Lines, Offer, Site
+from meshfft.kernels.base import Engine, Lines, Offer, Site
 from meshfft.kernels.engines import ENGINES
 from meshfft.machine.chip import Chip
 from meshfft.machine.chips import CHIPS

@@ -18,15 +18,16 @@ layout: in_flight layout / memory moves placement / elements / padded_numpy / pa
 machine: chip torus / chips network / machine machine_file / topology
 collectives: bins processes words / wires / all_to_all levels ring
 operators: matrices / trig inverses / transform / lowest points / conjugate_gradients operands
-kernels: bluestein / engine / trig xla / real sliced stockham / engines
+kernels: bluestein / base / trig xla / real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short
-tpu: passes price strips wires / engine gridding / trials / fft
-steps: problem / base / exchange halo local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense / real_fft
+tpu: passes price strips wires / fft gridding / trials / engines
+steps: problem / base / sends / exchange halo local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense
+    / real_fft
 walks: walk / picture search / choice
 plans: deferred / deferred_primitive / primitive request table / execute options / iterative_solve
     / inverse_solve / plan / measured / planning
-nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
+nufft.steps: point_step / grid_steps known_points ring_points / traced_points
 nufft: penalties points / problem / post_transform moving / solvers / inverse / plan / planning / functions
 nufft.type3: traced / known / functions
 functions: calls shard / cosine dense fourier halo helpers / protocols reconstruct

@@ -18,7 +18,7 @@ import numpy as np
 from meshfft.machine.chip import Chip
 from meshfft.machine.chips import CHIPS
 from meshfft.tpu import price
-from meshfft.tpu.fft import RESERVED
+from meshfft.tpu.engines import RESERVED
 from meshfft.tpu.passes import passes, run
 
 from ..common import noise, numbers, relative

@@ -21,8 +21,8 @@ from meshfft.atomic import replacing
 from meshfft.machine.chip import Chip
 from meshfft.machine.chips import CHIPS
 from meshfft.numerics.split_complex import Planes
-from meshfft.tpu.engine import in_orders, real_fft, run_in_orders
-from meshfft.tpu.fft import RESERVED
+from meshfft.tpu.engines import RESERVED
+from meshfft.tpu.fft import in_orders, real_fft, run_in_orders
 from meshfft.tpu.lines.short import real_kernel
 from meshfft.tpu.passes import passes, run, supports
 

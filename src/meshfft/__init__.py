@@ -104,7 +104,7 @@ from .spectral.multipliers import multiply_spectrum as multiply_spectrum
 from .spectral.power import PowerSpectrum as PowerSpectrum
 from .spectral.power import cross_spectrum as cross_spectrum
 from .spectral.power import power_spectrum as power_spectrum
-from .tpu import fft as _tpu  # noqa: F401 - registers kernels for TPUs
+from .tpu import engines as _tpu  # noqa: F401 - registers kernels for TPUs
 
 # What people may use: modules, which importing them puts here as well, are not among it.
 __all__ = sorted(name for name, value in vars().items() if not name.startswith("_") and not hasattr(value, "__spec__"))

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 from reference import error, noise
 
 import meshfft as mf
+from meshfft.kernels.base import fft_error, flops_of
 from meshfft.kernels.bluestein import (
     CACHE_BYTES,
     NARROWEST,
@@ -24,7 +25,6 @@ from meshfft.kernels.bluestein import (
     padded_length,
     prime_factors,
 )
-from meshfft.kernels.engine import fft_error, flops_of
 from meshfft.kernels.xla import Xla, fft, stages
 from meshfft.layout.layout import Layout
 from meshfft.machine.chips import CHIPS

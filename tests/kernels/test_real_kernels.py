@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reference import dft, error, noise
 from strategies import SIZES
 
-from meshfft.kernels.engine import fft_error
+from meshfft.kernels.base import fft_error
 from meshfft.kernels.real import DENSE, SIDE, XLA_REAL, Products, factors
 from meshfft.kernels.xla import fft
 from meshfft.numerics.split_complex import Block, in_complex, split

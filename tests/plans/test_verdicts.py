@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import jax
@@ -31,7 +31,7 @@ from reference import at_points, error, mesh, noise
 import meshfft as mf
 from meshfft import kept
 from meshfft.collectives.all_to_all import Came, Ports, Rows
-from meshfft.collectives.wires import Int16
+from meshfft.collectives.wires import Int16, Tiled, form_of
 from meshfft.functions import calls
 from meshfft.kept import Trial, failing
 from meshfft.machine import topology as topologies
@@ -41,8 +41,9 @@ from meshfft.nufft.grid.form import chosen
 from meshfft.nufft.grid.window import window
 from meshfft.plans import execute, request
 from meshfft.tpu import gridding
+from meshfft.tpu.engines import VectorFFT
 from meshfft.tpu.lines import short
-from meshfft.tpu.trials import RealTrial, of_lines, of_points, of_wires
+from meshfft.tpu.trials import RealTrial, of_lines, of_points
 
 POD, SHAPE = "v5e:2x4", (16, 8, 8)  # eight devices; kernels of 8 and 16 points
 ROOM = 15 * 2**20
@@ -346,7 +347,7 @@ TRIALS: dict[str, Callable[[], Sequence[Trial]]] = {
     "to parts": lambda: of_lines((2, 8, 16), (1,), ROOM, Ports(Rows(0, 1, 1), None, (1, 2))),
     "from pieces": lambda: of_lines((16, 8, 128), (0,), ROOM, Ports(came=Came(0, 0, 2, 1))),
     "real lines": lambda: [RealTrial((3, 8), 1, ROOM)],
-    "wire": lambda: of_wires((32, 8, 128), Int16(room=ROOM)),
+    "wire": lambda: VectorFFT(ROOM).form_trials(cast(Tiled, form_of((2, 32, 8, 128), 1, Int16(room=ROOM)))),
     "points": lambda: of_points(1, (60, 70), chosen(window(1e-3, 2.0, 2, np.dtype("complex64")), 0, (57, 67), "tpu")),
 }
 

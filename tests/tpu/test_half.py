@@ -8,7 +8,7 @@ from jax import Array
 from marks import slow_but
 from reference import error, noise
 
-from meshfft.tpu.engine import real_fft
+from meshfft.tpu.fft import real_fft
 from meshfft.tpu.lines.short import real_kernel
 from meshfft.tpu.passes import ROOM
 

@@ -9,8 +9,8 @@ from jax import Array
 from marks import slow_but, slow_case
 from reference import error, noise
 
-from meshfft.tpu import engine
-from meshfft.tpu.fft import VectorChirp
+from meshfft.tpu import fft
+from meshfft.tpu.engines import VectorChirp
 from meshfft.tpu.lines.radices import Pair, dft, radices
 from meshfft.tpu.passes import ROOM, passes, run, supports
 
@@ -87,9 +87,9 @@ def test_values_of_every_kernel(name: str, sign: int) -> None:
 def test_dimensions_in_the_order_in_which_a_tpu_keeps_them(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     """Catches dimensions that are brought back to other places, or transformed in their stead."""
     x = noise(shape, seed=1)
-    (taken,) = engine.in_orders(shape, dims)
+    (taken,) = fft.in_orders(shape, dims)
     assert taken.order != tuple(range(len(shape)))
-    re, im = jax.jit(lambda re, im: engine.fft((re, im), dims, -1, interpret=True))(x.real, x.imag)
+    re, im = jax.jit(lambda re, im: fft.fft((re, im), dims, -1, interpret=True))(x.real, x.imag)
     assert error(np.asarray(re) + 1j * np.asarray(im), np.fft.fftn(x, axes=dims)) <= 2e-7
 
 
@@ -106,7 +106,7 @@ def test_dimensions_that_are_brought_to_where_they_have_kernels(name: str) -> No
     """Catches a dimension that returns to another's place, or is left out, and copies that are not counted."""
     shape, dims, copies = MOVED[name]
     assert not all(supports(shape, d) for d in dims)
-    assert len(engine.in_orders(shape, dims, ROOM)) == copies
+    assert len(fft.in_orders(shape, dims, ROOM)) == copies
     x = noise(shape, seed=7)
     for sign in (-1, 1):
         exact = np.fft.fftn(x, axes=dims) if sign < 0 else np.fft.ifftn(x, axes=dims, norm="forward")
@@ -125,11 +125,11 @@ def test_the_order_in_which_a_tpu_keeps_dimensions() -> None:
     kept |= {(128, 4, 512): (0, 1, 2), (2048, 64, 64): (1, 2, 0), (8192, 64): (1, 0), (4, 1000, 100): (2, 0, 1)}
     kept |= {(3, 5, 1000, 100): (0, 1, 3, 2), (128, 500, 100): (2, 1, 0), (500, 128, 100): (2, 0, 1), (5,): (0,)}
     for shape, order in kept.items():
-        assert engine.kept_order(shape) == order, shape
+        assert fft.kept_order(shape) == order, shape
 
 
 def _fft(re: Array, im: Array, dims: tuple[int, ...], sign: int, room: int) -> tuple[Array, ...]:
-    return engine.fft((re, im), dims, sign, room, interpret=True)
+    return fft.fft((re, im), dims, sign, room, interpret=True)
 
 
 def _whole(pair: Pair) -> np.ndarray:

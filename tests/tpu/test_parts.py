@@ -11,8 +11,8 @@ from marks import slow_but
 from reference import error, noise
 
 from meshfft.collectives.all_to_all import Came, Pieces, Ports, Rows
-from meshfft.tpu.engine import fft_between
-from meshfft.tpu.fft import VectorFFT
+from meshfft.tpu.engines import VectorFFT
+from meshfft.tpu.fft import fft_between
 
 ROOM = 100 * 2**20
 # shape, transformed dimensions, rows and the dimension that is sent in parts, how many; source and dimension of pieces,

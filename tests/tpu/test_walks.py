@@ -27,8 +27,8 @@ from meshfft.machine.chips import TPUS
 from meshfft.machine.topology import topology
 from meshfft.plans.primitive import bind
 from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline
-from meshfft.tpu import engine
-from meshfft.tpu.fft import VectorFFT
+from meshfft.tpu import fft
+from meshfft.tpu.engines import VectorFFT
 from meshfft.walks.walk import Walk, fused
 
 POD = "v3:2x2"  # eight devices
@@ -55,8 +55,8 @@ def interpreted() -> Iterator[None]:
     jax.clear_caches()
     with contextlib.ExitStack() as patches:
         for name in ("fft", "fft_between", "real_fft"):
-            by_kernels = functools.partial(getattr(engine, name), interpret=True)
-            patches.enter_context(mock.patch.object(engine, name, by_kernels))
+            by_kernels = functools.partial(getattr(fft, name), interpret=True)
+            patches.enter_context(mock.patch.object(fft, name, by_kernels))
         yield
     jax.clear_caches()
 
@@ -164,7 +164,7 @@ def test_kernels_are_linear() -> None:
     planes, cts = (tuple(noise((2, 16, 3), "float32", seed=seed) for seed in seeds) for seeds in ((0, 1), (2, 3)))
 
     def run(re: ArrayLike, im: ArrayLike) -> tuple[Array, ...]:
-        return engine.fft((jnp.asarray(re), jnp.asarray(im)), (1,), -1)
+        return fft.fft((jnp.asarray(re), jnp.asarray(im)), (1,), -1)
 
     there, back = jax.vjp(run, *planes)
     pairs = zip((*there, *planes), (*cts, *back(cts)), (1, 1, -1, -1), strict=True)

@@ -159,6 +159,20 @@ class PlanFlags(NamedTuple):
         }
 
 
+class TransformFlags(NamedTuple):
+    method: MethodFlag = None
+    order: OrderFlag = None
+    norm: NormFlag = None
+    kind: KindFlag = None
+    precision: PrecisionFlag = None
+    ring: RingFlag = None
+    wire: WireFlag = None
+
+
+SENT = ("ring", "wire")  # flags for what devices send
+IDLE = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact", "margin": 0, "modes": None}  # in passes
+
+
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The command, with a flag for each field of its record parameters."""
     own = inspect.signature(command).parameters
@@ -252,18 +266,6 @@ def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> Spec:
         remedy = f"give one entry for each of at most {MOST_DIMENSIONS} dimensions, as x,y+z,-"
         raise ValueError(f"--spec has {len(words)} entries: {remedy}")
     return tuple(None if word in ("", "-") else tuple(word.split("+")) for word in words)
-
-
-def read_topology(name: str | None, outer: str | None, compiling: bool) -> str | None:
-    if name is None and compiling:
-        raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
-    if outer is not None and name is None:
-        raise ValueError("--outer is a rate of --topology: name the machine, as --topology 4*h100:8")
-    if name is not None and name.endswith(".toml") and (outer or compiling):
-        raise ValueError(
-            f"--outer and --compile go with a machine by name: edit outer in {name}, or name one, as v3:4x4"
-        )
-    return name if outer is None else f"{name}@{outer}"
 
 
 def read_bytes(text: str, flag: str) -> int:

@@ -181,7 +181,7 @@ def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:
     facts = plan.to_dict()
     return {
         "transform": facts["kind"],
-        **{name: facts[name] for name in ("shape", "dtype", "mesh", "method", "order", "wire")},
+        **{name: facts[name] for name in ("shape", "dtype", "mesh", *plan.options.asked)},
         "steps": [step.name(layout) for step, layout in plan.walk.pairs],
         "device": mesh.devices.flat[0].device_kind,
         "made_by": versions_of(("meshfft", "jax")),

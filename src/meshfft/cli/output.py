@@ -27,6 +27,7 @@ from rich.text import Text
 from ..io.grid import Box
 from ..io.source import Source
 from ..plans.table import filled
+from ..steps.problem import Options
 
 P = ParamSpec("P")
 MOST_TEXT = 1000
@@ -34,9 +35,9 @@ RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", " -- ", " -- ", "    
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
 EVERY = 1.0  # seconds between two lines of JSON about the same part
 FLAGS = (  # arguments of Python in the library's messages, and the flags that they are here
-    (re.compile(r"\b(kind|method|order|precision|ring|engine|wire)='([\w-]+)'"), r"--\1 \2"),
+    (re.compile(rf"\b(kind|{'|'.join(Options._fields)})='([\w-]+)'"), r"--\1 \2"),
     (re.compile(r"\b(resume|overwrite)=True"), r"--\1"),
-    (re.compile(r"(?<![-\w])(tikhonov|truncation|ring|wire|margin)(?:=(?!\w)|(?= is\b))"), r"--\1"),
+    (re.compile(r"(?<![-\w])(tikhonov|truncation|ring|margin)(?:=(?!\w)|(?= is\b))"), r"--\1"),
     (re.compile(r"s= for fewer unknowns"), "--unknowns for fewer unknowns"),
     (re.compile(r", budget is"), ", --memory is"),
 )

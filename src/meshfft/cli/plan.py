@@ -30,8 +30,6 @@ from .request import SamplingFlags, check_alone, read_sampling, sampled_options
 
 _rounded = functools.partial(plain, digits=3)
 OTHERS = 4
-# Flags without effect on passes.
-USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact", "margin": 0, "modes": None}
 KEPT = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
 
 
@@ -58,7 +56,7 @@ def plan(
     not be here. Without --mesh, every mesh of those devices is tried. With
     --memory, what meshfft transform --memory reads, writes and holds.
     """
-    topology = flags.read_topology(topology, outer, compiling)
+    topology = _topology(topology, outer, compiling)
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     options = how.read()
     if memory is not None:
@@ -103,12 +101,24 @@ def plan(
         _print_compiled(best, made)
 
 
+def _topology(name: str | None, outer: str | None, compiling: bool) -> str | None:
+    if name is None and compiling:
+        raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
+    if outer is not None and name is None:
+        raise ValueError("--outer is a rate of --topology: name the machine, as --topology 4*h100:8")
+    if name is not None and name.endswith(".toml") and (outer or compiling):
+        raise ValueError(
+            f"--outer and --compile go with a machine by name: edit outer in {name}, or name one, as v3:4x4"
+        )
+    return name if outer is None else f"{name}@{outer}"
+
+
 def _passes(
     lengths: tuple[int, ...], memory: str, mesh: str | None, options: flags.Keywords, others: flags.Keywords
 ) -> Passes:
     """The passes that `meshfft transform --memory` makes of an array in one plain file."""
     useless = [name for name, value in others.items() if value is not None]
-    useless += [f"--{name}" for name, usual in USUAL.items() if options.pop(name) != usual]
+    useless += [f"--{name}" for name, usual in flags.IDLE.items() if options.pop(name) != usual]
     if useless:
         raise ValueError(f"{useless[0]} says nothing of passes over the disk: leave it or --memory out")
     found, first = mesh_here({"x": math.prod(flags.read_mesh(mesh or "1").values())}), jax.devices()[0]

@@ -72,14 +72,8 @@ def transform(
     mesh: read.MeshFlag = None,
     spec: read.SpecFlag = None,
     axes: read.AxesFlag = None,
-    method: read.MethodFlag = None,
     inverse: Annotated[bool, read.switch("--inverse", "Transform back, by the record in IN.")] = False,
-    order: read.OrderFlag = None,
-    norm: read.NormFlag = None,
-    kind: read.KindFlag = None,
-    precision: read.PrecisionFlag = None,
-    ring: read.RingFlag = None,
-    wire: read.WireFlag = None,
+    how: read.TransformFlags,
     sampled: SamplingFlags,
     plot: Annotated[Path | None, read.option("PNG", "Draw the spectrum: .png, .pdf, .svg.")] = None,
     memory: Annotated[str | None, read.option("SIZE", "Per process: 8GB; more goes in passes.")] = None,
@@ -92,9 +86,8 @@ def transform(
     """
 
     def asked() -> Flags:
-        names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
-        given = read.read_options(axes, **names, ring=ring, wire=wire)
-        for name in ("ring", "wire"):
+        given, kind = read.read_options(axes, **how._asdict()), how.kind
+        for name in read.SENT:
             if given[name] is not None and memory is not None:
                 raise ValueError(
                     f"--{name} is for what devices send, and in passes they send nothing: leave out --{name}"
@@ -104,7 +97,7 @@ def transform(
         if plot is not None and kind not in (None, "fft"):
             raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
         sampling = read_sampling(sampled)
-        check_alone(sampling, inverse=inverse, kind=kind, plot=plot, memory=memory, resume=resume, order=order)
+        check_alone(sampling, inverse=inverse, kind=kind, plot=plot, memory=memory, resume=resume, order=how.order)
         budget = _memory(target, memory, resume)
         return Flags(source, target, files, mesh, spec, inverse, given, plot, budget, resume, sampling)
 
@@ -174,7 +167,7 @@ def _planned(flags: Flags, options: read.Keywords, mesh: Mesh, dtype: np.dtype) 
     scattered = isinstance(points, Scattered) and points.log_radius is None
     if not (flags.sampling and flags.sampling.solve and scattered and options.get("method") != "kdft"):
         return meshfft.plan(mesh=mesh, **options)
-    if useless := next((name for name in ("ring", "wire") if name in options), None):
+    if useless := next((name for name in read.SENT if name in options), None):
         raise ValueError(f"--{useless} is for the sum itself, and FFTs solve here: leave it out, or add --method kdft")
     how: read.Keywords = {name: value for name, value in options.items() if name not in ("inverse", "kind")}
     tol = LEAST_TOL[complex_dtype(dtype, options.get("precision")).name]

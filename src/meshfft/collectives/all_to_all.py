@@ -247,7 +247,7 @@ def assembled(chunks: Sequence[Array], dim: int, parts: int) -> Array:
     return folded(result, dim)
 
 
-def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire) -> B:
+def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire = EXACT) -> B:
     """x[p l + b] for l < many, on device b; missing points are zero."""
     parts, axes, size = source.parts[dim], source.axes[dim], source.block[dim]
     if is_comb(source, dim, many) and limit >= source.shape[dim]:

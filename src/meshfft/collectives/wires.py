@@ -199,6 +199,10 @@ class Tiled:
     form: WireForm  # of (groups, positions, rows, 128)
 
     @property
+    def coded(self) -> Coded:
+        return self.form.wire
+
+    @property
     def message(self) -> tuple[int, ...]:
         return self.form.message
 

@@ -63,7 +63,8 @@ def kdftn(
             one neighbour; "two-way": half of the blocks to each neighbour, in
             half the steps; "auto": the cheaper by the model. Rings that add
             partial sums, as in gradients, are one-way.
-        wire: as `fftn`. Gradients in points and matrices are sent exactly.
+        other options: as `fftn`. Gradients in points and matrices are sent
+            exactly.
 
     Returns:
         The spectrum, with the sharding of x if its mesh axes divide the
@@ -201,7 +202,7 @@ def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how
             dimension and m its new size; a BlockMatrix; a Points (its
             Vandermonde matrix); or None to leave that dimension unchanged.
         axes: the dimensions of the matrices; None means all.
-        x, spec, out_spec, precision, multiplications, ring, wire: as `kdftn`.
+        x, and options: as `kdftn`.
 
     Returns:
         The product, with the sharding of x if its mesh axes divide the new

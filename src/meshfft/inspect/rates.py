@@ -27,7 +27,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..collectives.processes import exchange
 from ..extras import __version__
-from ..kernels.engine import flops_of
+from ..kernels.base import flops_of
 from ..kernels.xla import fft
 from ..layout.layout import axis_sizes
 from ..machine.machine import ALONE, Machine

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from ..machine.machine import Work
-from .engine import Lines, LocalEngine, Offer, Site
+from .base import Lines, LocalEngine, Offer, Site
 from .real import Products, XlaReal
 from .sliced import SlicedFFT
 from .stockham import Cached

@@ -1,4 +1,4 @@
-"""One device's FFT of a real block along uncut dimensions: half spectra, and back (formulas: RealEngine in engine.py).
+"""One device's FFT of a real block along uncut dimensions: half spectra, and back (formulas: RealEngine in base.py).
 
 XLA's own costs 0.9 of a complex one on a TPU, its transpose 1.35, by the compiler's cycles. Products, for matrix units,
 have half of a complex transform's work. Up to DENSE points they are one product with the N columns
@@ -23,7 +23,7 @@ from ..machine.chip import Chip, padded
 from ..machine.machine import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, folded, join, like, resize, scaled, split, unfolded
-from .engine import Lines, Offer, RealEngine, Site
+from .base import Lines, Offer, RealEngine, Site
 from .xla import XLA, balanced
 
 # Passes over a block of reals around one product, around two stages, and inside these; and

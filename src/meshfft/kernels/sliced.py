@@ -27,7 +27,7 @@ from ..numerics.phases import host_roots, mulmod, roots, table
 from ..numerics.products import Factors, planes_of, product
 from ..numerics.slices import HELD, cost, host_slices
 from ..numerics.split_complex import Planes, times
-from .engine import Engine, Lines, Offer, Site
+from .base import Engine, Lines, Offer, Site
 from .xla import balanced
 
 SIDE = 128  # rows of a matrix unit

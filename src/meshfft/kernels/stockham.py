@@ -23,8 +23,8 @@ from ..collectives.all_to_all import Chunks, Grid, corner, cut, fits, join
 from ..machine.chip import Chip
 from ..machine.machine import Work
 from ..numerics.phases import table
+from .base import Engine, Lines, Offer, Site
 from .bluestein import is_awkward, prime_factors
-from .engine import Engine, Lines, Offer, Site
 from .xla import XLA
 
 COLUMN_BYTES = 2**17  # of the columns transformed at a time

@@ -21,8 +21,8 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from ..collectives.all_to_all import Grid
 from ..machine.chip import Chip, padded
 from ..machine.machine import Work
+from .base import Engine, Lines, Offer, Site, flops_of
 from .bluestein import chirp_fft, folds, is_awkward
-from .engine import Engine, Lines, Offer, Site, flops_of
 
 # Passes over a block on a matrix unit: per dimension for transposes, and per stage for three real products,
 # which read and write planes. Fitted to the cycles of TPU v3 and v5p.

@@ -73,9 +73,9 @@ def nufftn(
             spread points need. Points without a slot have the value NaN, and
             their adjoint image is NaN.
         precision: "float32" or "float64"; by default that of the image.
-        ring, engine, wire: as `fftn`. A lossy wire carries the grid, its halos
-            and the values; `print(mf.scattered_plan(...))` has its error,
-            which adds to tol.
+        other options: as `fftn`. Lossy messages carry the grid, its halos and
+            the values; `print(mf.scattered_plan(...))` has their error, which
+            adds to tol.
         spec, out_spec: sharding of the image, if JAX hides it, and of the
             values.
 
@@ -136,7 +136,7 @@ def nufftn_adjoint(
             each coordinate.
         axes: the dimensions of the result for `shape`, in its order; by
             default the last.
-        tol, sigma, norm, origin, method, ..., wire: as `nufftn`.
+        tol, sigma, norm, origin, and options: as `nufftn`.
         spec: sharding of c, if JAX hides it.
         out_spec: sharding of the image; by default the mesh axes that cut the
             values cut one dimension each, if they divide it.
@@ -186,8 +186,8 @@ def scattered_plan(
         shape: logical shape of the image, with its batch dimensions (coils).
         points: where the spectrum is sampled.
         mesh, spec: as `plan`.
-        axes, tol, sigma, norm, origin, method, ..., wire: as `nufftn`; `solve`
-            and `normal` do not use a lossy wire.
+        axes, tol, sigma, norm, origin, and options: as `nufftn`; `solve` and
+            `normal` send nothing in lossy messages.
         slack: cells of the fine grid by which traced points may move.
         balance: whether devices that own more points than the mean lend tiles
             of the grid to other devices; by default if devices have separate

@@ -26,8 +26,9 @@ from ..plans.options import Definition, check_options
 from ..plans.plan import Plan
 from ..plans.planning import planned
 from ..plans.request import Request, Setting
-from ..steps.base import Step, wired
+from ..steps.base import Step
 from ..steps.problem import Options
+from ..steps.sends import wired
 from ..walks.choice import moves
 from ..walks.walk import Walk
 from .grid.balance import lend

@@ -19,8 +19,9 @@ from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..operators.transform import transform_of
 from ..steps import Halo
-from ..steps.base import Step, reached, wired
+from ..steps.base import Step, reached
 from ..steps.problem import Ending, Options, Problem
+from ..steps.sends import wired
 from ..walks.choice import find_walk
 from ..walks.walk import Walk
 from .grid.balance import GOAL

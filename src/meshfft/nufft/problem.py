@@ -14,8 +14,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.sharding import Mesh
 
-from ..collectives.levels import Wires, wire_name, wires_of
-from ..collectives.wires import EXACT
+from ..collectives.levels import Wires
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
 from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
@@ -24,6 +23,7 @@ from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of, real_dtype
 from ..operators.operands import OperandSource
 from ..operators.transform import Transform, check_known, check_once, dims_of, factor, is_integer
+from ..plans.options import chosen
 from ..plans.request import Request, Setting
 from ..steps.problem import Options
 from ..walks.choice import recut
@@ -59,7 +59,7 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def wires(self) -> Wires:
-        return wires_of(self.options.wire, real_dtype(self.dtype))
+        return self.options.wires(real_dtype(self.dtype))
 
     @property
     def wiring(self) -> tuple[Machine, Wires]:
@@ -129,8 +129,7 @@ def problem_of(
     plain = {name: plain_number(value) for name, value in options.items()}
     what = (start, tuple(sorted(dims)), points, mesh, setting.machine, dtype, dots)
     how = {name: plain.pop(name) for name in Options._fields if name in plain}
-    how |= {"wire": wire_name(how.get("wire", EXACT.name))}
-    problem = ScatteredProblem(*what, options=Options(**{"order": "any", **how}), **plain)
+    problem = ScatteredProblem(*what, options=chosen({"order": "any", **how}), **plain)
     _check(problem)
     if out_spec is None:
         return problem

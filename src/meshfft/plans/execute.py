@@ -28,7 +28,7 @@ from ..machine.machine import Machine
 from ..machine.topology import device_of
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.operands import operand_of
-from ..steps.problem import Problem
+from ..steps.problem import BY_XLA, Problem
 from ..walks.choice import NOTHING, find_walk, goal_of, moves
 from ..walks.walk import Walk
 from .primitive import Operands, bind
@@ -101,7 +101,7 @@ def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -
     device = device_of(chip, mesh, jax.default_backend())
     failed = failing(walk.trials(), device) if device else ()
     if failed:
-        remedy = "plan on a Mesh of these devices, which takes others, or with engine='xla'"
+        remedy = "plan on a Mesh of these devices, which takes others, or with " + BY_XLA
         raise RuntimeError(
             f"the plan has kernels that failed their trials on {chip.name}: {', '.join(failed)}: {remedy}"
         )
@@ -116,7 +116,7 @@ def check_steps(steps: str, devices: Iterable[jax.Device]) -> None:
     if others := [process for process, taken in said.items() if taken != said[first]]:
         raise RuntimeError(
             f"processes {others} take other steps than process {first}, as verdicts on kernels differ: name one "
-            "folder for all by mf.cache(folder), or give engine='xla'"
+            f"folder for all by mf.cache(folder), or give {BY_XLA}"
         )
 
 

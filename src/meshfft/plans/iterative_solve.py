@@ -1,6 +1,6 @@
 """The inverse along one dimension by conjugate gradients on the normal equations.
 
-    T x = V^H X,   T = V^H V (+ weight)      then   x += S(V^H (X - V x)),   S the solve, V the dense transform
+    T x = V^H X,   T = V^H V      then   x += S(V^H (X - V x)),   S the solve, V the dense transform
 
 On a circle T is Toeplitz: an FFT of the padded unknowns times the eigenvalues of a circulant matrix, and back, in a
 layout that does not cut the dimension if possible. All lines are solved together, so devices exchange single numbers.
@@ -36,8 +36,8 @@ from .primitive import Operands
 
 ATTAINABLE = 0.1  # limit of precision times the squared condition number: beyond it refinement does not converge
 PADDED = 2  # most storage of an uncut layout, relative to the array
-# Operands of V and V^H, eigenvalues on the circle, weight, growth of the radii.
-SolveNumbers = tuple[Operands, Operands, Array | None, Array, Array]
+# Operands of V and V^H, eigenvalues on the circle, growth of the radii.
+SolveNumbers = tuple[Operands, Operands, Array | None, Array]
 
 
 class Line(NamedTuple):
@@ -62,7 +62,6 @@ def solved_line(
     how: tuple[Machine, np.dtype, tuple[Dot, ...], Options],
     mesh: AnyMesh | None,
     limits: tuple[float, int, int],
-    weight: float = 0.0,
 ) -> tuple[Planes, Array, Array | None]:
     """The stored unknowns in layout `goal`, the iterations, and for traced points the condition number."""
     machine, dtype, dots, options = how
@@ -79,7 +78,8 @@ def solved_line(
         fft = sound_walk(Problem(place, fourier, machine, dtype.itemsize, dots))
         symbol = eigenvalues(rest, size, length, real) / length
     line = Line(dim, there, back, find(goal, place), find(place, goal), fft, mesh, *limits)
-    numbers = (v, w, _cast(symbol, real), jnp.asarray(weight, real), jnp.asarray(growth(mean, size, real), real))
+    values = None if symbol is None else jnp.asarray(symbol, real)
+    numbers = (v, w, values, jnp.asarray(growth(mean, size, real), real))
     x, count = in_turn(_solve, given, numbers, line)
     if rest.known:
         return x, count, None
@@ -88,10 +88,6 @@ def solved_line(
     valid = condition**2 * jnp.finfo(real).eps < ATTAINABLE
     trust = jnp.where(valid, jnp.ones_like(condition), jnp.full_like(condition, jnp.nan))
     return tuple(scaled(part, trust) for part in x), count, condition
-
-
-def _cast(values: Array | np.ndarray | None, real: np.dtype) -> Array | None:
-    return None if values is None else jnp.asarray(values, real)
 
 
 def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
@@ -120,27 +116,22 @@ def _solve(given: Planes, numbers: SolveNumbers, line: Line) -> tuple[Planes, Ar
         x, more = _corrected(x, samples, fixed, line)
         count += more
     x, more = _corrected(lax.stop_gradient(x), given, numbers, line)
-    return tuple(_times(part, numbers[4], line.there.start, line) for part in x), count + more
+    return tuple(_times(part, numbers[3], line.there.start, line) for part in x), count + more
 
 
 def _corrected(x: Planes | None, given: Planes, numbers: SolveNumbers, line: Line) -> tuple[Planes, Array]:
-    v, w, symbol, weight, _ = numbers
+    v, w, symbol, _ = numbers
     go = functools.partial(walked, mesh=line.mesh, planes=len(given) == 2)
     rest = given
     if x is not None:
         rest = tuple(a - b for a, b in zip(given, go(x, line.there, operands=v), strict=True))
     right = go(rest, line.back, operands=w)
-    if x is not None:
-        right = tuple(b - scaled(a, weight) for a, b in zip(x, right, strict=True))
 
     def normal(y: Planes) -> Planes:
         if line.fft is None or symbol is None:
-            image = go(go(y, line.there, operands=v), line.back, operands=w)
-        else:
-            spectrum = go(y, line.fft)
-            spectrum = tuple(_times(part, symbol, line.fft.end, line) for part in spectrum)
-            image = go(spectrum, line.fft.adjoint())
-        return tuple(a + scaled(b, weight) for a, b in zip(image, y, strict=True))
+            return go(go(y, line.there, operands=v), line.back, operands=w)
+        spectrum = tuple(_times(part, symbol, line.fft.end, line) for part in go(y, line.fft))
+        return go(spectrum, line.fft.adjoint())
 
     mapped = tuple(sorted(mapped_axes(line.mesh) & line.home.start.mesh_axes))
     gradients = functools.partial(solved, mapped=mapped, tol=line.tol, iterations=line.iterations)

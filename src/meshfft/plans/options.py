@@ -121,7 +121,7 @@ def options_of(how: Mapping[str, Any], known: type) -> Options:
     if not how:
         return USUAL
     _check_named(how, known)
-    return _chosen({name: value for name, value in how.items() if name in Options._fields})
+    return chosen({name: value for name, value in how.items() if name in Options._fields})
 
 
 def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
@@ -134,10 +134,11 @@ def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
     kind = given.kind if isinstance(given.kind, str) else tuple(given.kind)
     modes = None if given.modes is None else integers(given.modes, "modes")
     given = given._replace(s=lengths_of(given.s), axes=axes, kind=kind, modes=modes)  # an iterator is read once
-    return given, _chosen(how)
+    return given, chosen(how)
 
 
-def _chosen(how: Mapping[str, Any]) -> Options:
+def chosen(how: Mapping[str, Any]) -> Options:
+    """The record of options by name."""
     return USUAL._replace(**{**how, "wire": wire_name(how.get("wire", USUAL.wire))})
 
 

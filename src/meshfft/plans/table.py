@@ -47,7 +47,8 @@ def plan_html(plan: Any, pictures: Sequence[str]) -> str:
 
 
 def plan_values(plan: Any) -> dict[str, object]:
-    steps = zip(plan.walk.pairs, plan.walk.layouts[1:], _works(plan), strict=True)
+    works = plan.walk.works(plan.dtype.itemsize, plan.machine.chip)
+    steps = zip(plan.walk.pairs, plan.walk.layouts[1:], works, strict=True)
     return {
         "shape": list(plan.shape),
         "out_shape": list(plan.out_shape),
@@ -239,11 +240,6 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     )
     numbers = (cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True))
     return "  ".join([*words, *numbers]).rstrip()
-
-
-def _works(plan: Any) -> Sequence[Work]:
-    works: Sequence[Work] = plan.walk.works(plan.dtype.itemsize, plan.machine.chip)
-    return works
 
 
 def _html_row(tag: str, cells: Sequence[str], picture: str = "") -> str:

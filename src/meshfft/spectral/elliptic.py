@@ -119,12 +119,7 @@ def helmholtz(
 
 
 def _solution(
-    f: AnyArray,
-    k2: float,
-    lengths: Lengths,
-    axes: Ints,
-    boundary: str | Sequence[str],
-    how: FieldHow,
+    f: AnyArray, k2: float, lengths: Lengths, axes: Ints, boundary: str | Sequence[str], how: FieldHow
 ) -> Transformed:
     options, spec = options_of(how, FieldHow), how.get("spec")
     shape = read(f, spec).shape

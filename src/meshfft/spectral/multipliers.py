@@ -66,10 +66,9 @@ def multiply_spectrum(
         odd: call f(*k, odd=q), where q is k, but 0 at the Nyquist frequency,
             for odd functions of k (see `wavenumbers`).
         spec, out_spec: as `fftn`; spec of x.
-        method, precision, ring, engine, wire: as `fftn`, for the transform and
-            the inverse. With a lossy wire the L2 error is at most
-            e |x| max|f|, where e is the sum of their errors in
-            `print(mf.plan(...))`.
+        other options: as `fftn`, for the transform and the inverse. If lossy
+            messages are chosen, the L2 error is at most e |x| max|f|, where e
+            is the sum of their errors in `print(mf.plan(...))`.
 
     Returns:
         The product, or a pytree of products, sharded as x; real if x is real.

@@ -67,7 +67,7 @@ def power_spectrum(
         X[k] = 1/N sum_n x[n] exp(-i k n)
 
     Args:
-        x, lengths, method, ..., wire: as `multiply_spectrum`.
+        x, lengths, and options: as `multiply_spectrum`.
         bins: the number of equal bins from 0 to the largest |k|; or their
             edges, nonnegative and ascending. None means bins around the
             multiples of the smallest wavenumber, 2 pi / max(lengths), up to
@@ -121,7 +121,7 @@ def cross_spectrum(
         r = power of (x, y) / sqrt(power of x times power of y), bin by bin
 
     Args:
-        x, lengths, bins, axes, method, ..., wire: as `power_spectrum`.
+        x, lengths, bins, axes, and options: as `power_spectrum`.
         y: an array of the same shape, sharded alike.
 
     Returns:

@@ -10,17 +10,16 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from ..collectives.all_to_all import Came, Grid, Pieces
 from ..collectives.levels import Wires
-from ..collectives.wires import EXACT, Wire
 from ..kept import Trial
 from ..layout.layout import Layout, dim_name, resized, shift
 from ..machine.chip import Chip
-from ..machine.machine import Machine, Work
+from ..machine.machine import Work
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, Planes
 from ..operators.matrices import HalfRoots, Matrix, Roots
@@ -116,51 +115,6 @@ class Sends(Step):
     @abc.abstractmethod
     def joint(self, layout: Layout) -> bool:
         """Whether both planes share one message."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Wired(Sends):
-    """A step over one wire; a lossy wire sends both planes in one message."""
-
-    wire: Wire = dataclasses.field(default=EXACT, kw_only=True)
-
-    def wired(self, wires: Wires) -> Self:
-        return self if wires.outer == self.wire else dataclasses.replace(self, wire=wires.outer)
-
-    def joint(self, layout: Layout) -> bool:
-        return self.wire.lossy
-
-
-@dataclasses.dataclass(frozen=True)
-class InChunks(Sends):
-    """Steps in sequence, one chunk of dimension `dim` at a time; no step transforms `dim`. Abstract."""
-
-    steps: tuple[Step, ...]
-    dim: int  # cut into chunks
-    chunks: int
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        return tuple(d for step in self.steps for d in step.dims)
-
-    def pairs(self, layout: Layout) -> tuple[tuple[Step, Layout], ...]:
-        return tuple(zip(self.steps, reached(layout, self.steps), strict=False))
-
-    def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error.of_all(step.error(at, itemsize) for step, at in self.pairs(layout))
-
-    def wired(self, wires: Wires) -> Self:
-        steps = tuple(step.sends.wired(wires) if step.sends else step for step in self.steps)
-        return self if steps == self.steps else dataclasses.replace(self, steps=steps)
-
-    def transpose(self, layout: Layout) -> Self:
-        return dataclasses.replace(self, steps=tuple(step.transpose(at) for step, at in self.pairs(layout))[::-1])
-
-    def conjugate(self) -> Self:
-        return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
-
-    def insert(self, dim: int) -> Self:
-        return dataclasses.replace(self, steps=tuple(step.insert(dim) for step in self.steps), dim=shift(self.dim, dim))
 
 
 class Chunked(Step):
@@ -275,17 +229,20 @@ class MatrixStep(Step, Generic[M]):
         return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims))
 
 
+@dataclasses.dataclass(frozen=True)
+class OneDim(Step):
+    """A step along one dimension that transforms none. Abstract."""
+
+    dim: int
+    dims: ClassVar[tuple[int, ...]] = ()
+
+    def insert(self, dim: int) -> Self:
+        return dataclasses.replace(self, dim=shift(self.dim, dim))
+
+
 def reached(layout: Layout, steps: Iterable[Step]) -> tuple[Layout, ...]:
     """The layout before each step, and after the last."""
     return tuple(itertools.accumulate(steps, lambda at, step: step.after(at), initial=layout))
-
-
-def wired(step: Step, layout: Layout, machine: Machine, wires: Wires) -> Step:
-    """The step over the wires of its messages: the outer one for all if any leaves a domain, but for a stage inside."""
-    differ = step.sends and wires.inner != wires.outer
-    if differ and not any(map(machine.leaves, step.work(layout, 8, machine.chip).moves)):
-        wires = Wires(wires.inner, wires.inner)
-    return step.sends.wired(wires) if step.sends else step
 
 
 def slot_of(step: Step) -> int | None:

@@ -33,8 +33,9 @@ from ..machine.network import STAGES
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, folded, in_complex, resize, resize_each, unfolded
 from ..operators.matrices import Matrix
-from .base import Chunked, Wired
+from .base import Chunked
 from .problem import LARGE_BYTES, Held, Least, Problem
+from .sends import Wired
 
 PASSES = 4  # passes over the block: to send it, and to pack, unpack or (GPU) transpose it once (docs/speed.md)
 STRIDED = 8  # more passes if chunks cut the last dimension: runs are short
@@ -102,19 +103,18 @@ class Exchange(Wired, Chunked):
 
     def wired(self, wires: Wires) -> Self:
         near = wires.inner if self.stages and wires.inner != wires.outer else None
-        same = (near, wires.outer) == (self.near, self.wire)
-        return self if same else dataclasses.replace(self, wire=wires.outer, near=near)
+        step = super().wired(wires)
+        return step if near == step.near else dataclasses.replace(step, near=near)
 
     @property
-    def _wires(self) -> tuple[Wire, ...]:
-        """One after the other."""
-        return (self.wire,) if self.near is None else (self.near, self.wire)
+    def wires(self) -> tuple[Wire, ...]:
+        return super().wires if self.near is None else (self.near, *super().wires)
 
     def joint(self, layout: Layout) -> bool:
-        return self.wire.lossy or self.near is not None
+        return self.lossy or self.near is not None
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error.of_all(Error(lost=wire.error * (self.parts > 1)) for wire in self._wires)
+        return Error.of_all(Error(lost=each.error * (self.parts > 1)) for each in self.wires)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -133,6 +133,10 @@ class Exchange(Wired, Chunked):
     def sent(self, layout: Layout) -> tuple[int, ...] | None:
         return None if self.packed else self.share(layout)
 
+    def coding(self, chip: Chip) -> int:
+        """Passes over the block to encode and decode."""
+        return sum(one.lossy for one in self.wires) * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)
+
     def share(self, layout: Layout) -> tuple[int, ...]:
         after, targets = self.after(layout).block, {move.target for move in self.moves}
         return tuple(after[d] if d in targets else size for d, size in enumerate(layout.block))
@@ -142,7 +146,7 @@ class Exchange(Wired, Chunked):
         return dataclasses.replace(self, chunks=tuple((dim, n // size) for dim, (n, size) in sizes if n > size))
 
     def held(self, layout: Layout, itemsize: int) -> Held | None:
-        if self.packed or self.wire.lossy:
+        if self.packed or self.lossy:
             return None
         share, blocks = self.share(layout), (layout.block, self.after(layout).block)
         return Held(max(math.prod(share) * self.parts, *map(math.prod, blocks)), divided(share, self.chunks))
@@ -155,20 +159,19 @@ class Exchange(Wired, Chunked):
         kinds = STAGES if self.stages else ("all-to-all",)
         sizes = (len(self.stages[0]), len(self.stages)) if self.stages else (parts,)
         padded, each = math.prod(share) * parts * itemsize, divided(share, self.chunks)
-        wires = self._wires if self.near else self._wires * len(kinds)
-        sent = [many * wire.nbytes(each, itemsize) * parts for wire in wires]
-        coding = sum(wire_passes(wire, chip) for wire in self._wires)
+        wires = self.wires if self.near else self.wires * len(kinds)
+        sent = [many * one.nbytes(each, itemsize) * parts for one in wires]
         passes = TILED_PASSES if chip.planes else PASSES if chip.switched else PACKED_PASSES
         if not self.packed:
             ends = {move.target for move in self.moves}, {move.source for move in self.moves}
             passes = PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
         alive = 4 * padded - padded // parts * (self.packed and chip.cached and not self.stages)
         return Work(
-            memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1) + coding) * padded,
+            memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1) + self.coding(chip)) * padded,
             sent_bytes=sum(nbytes * (n - 1) // n for nbytes, n in zip(sent, sizes, strict=True)),
             all_to_alls=many * (parts > 1) * len(kinds),
             moves=tuple(Move(kind, self.axes, nbytes // many, many) for kind, nbytes in zip(kinds, sent, strict=True)),
-            peak_bytes=3 * padded + 2 * sent[-1] if chip.cached and self.wire.lossy else alive,  # words both ways
+            peak_bytes=3 * padded + 2 * sent[-1] if chip.cached and self.lossy else alive,  # words both ways
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -183,7 +186,8 @@ class Exchange(Wired, Chunked):
         ((source, target, _),), after = self.moves, self.after(layout).block
         if target != kept:
             block = resize_each(block, (target,), (after[target] * self.parts,))
-        block = exchange_packed(block, self.axes, target, source, self.wire, self.stages, self.near)
+        send = functools.partial(self.over_wire(exchange_packed), stages=self.stages, near=self.near)
+        block = send(block, self.axes, target, source)
         return block if source == kept else resize_each(block, (source,), (after[source],))
 
     def _apply_at_once(self, block: Block, layout: Layout) -> Block:
@@ -204,7 +208,7 @@ class Exchange(Wired, Chunked):
                 block = resize(block, left + move.source, after.block[move.source])
             return block
 
-        return jax.tree.map(joined, exchange_shares(jax.tree.map(opened, block), self.axes, self.wire))
+        return jax.tree.map(joined, self.over_wire(exchange_shares)(jax.tree.map(opened, block), self.axes))
 
     def _apply(self, block: Array, layout: Layout) -> Array:
         shares: Chunks = {(): block}
@@ -215,7 +219,8 @@ class Exchange(Wired, Chunked):
             shares = {(*key, j): part for key, parts in opened.items() for j, part in enumerate(parts)}
         chunks = {key: cut(share, self.chunks) for key, share in shares.items()}
         every = chunks[next(iter(chunks))]
-        sent = [exchange([parts[at] for parts in chunks.values()], self.axes, self.wire) for at in every]
+        send = self.over_wire(exchange)
+        sent = [send([parts[at] for parts in chunks.values()], self.axes) for at in every]
         came = [dict(zip(chunks[key], parts, strict=True)) for key, *parts in zip(chunks, *sent, strict=True)]
         shares = {key: join(parts, self.chunks) for key, parts in zip(chunks, came, strict=True)}
         for move, _, after in self._stages(layout):
@@ -240,7 +245,3 @@ class Exchange(Wired, Chunked):
     def _stages(self, layout: Layout) -> Iterator[tuple[AxisMove, Layout, Layout]]:
         for move in self.moves:
             yield move, layout, (layout := move.after(layout))
-
-
-def wire_passes(wire: Wire, chip: Chip) -> int:
-    return wire.lossy * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)

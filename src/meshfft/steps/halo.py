@@ -13,30 +13,26 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
-from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from ..collectives.ring import permuted
-from ..layout.layout import Layout, resized, shift
+from ..layout.layout import Layout, resized
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
-from ..numerics.dtypes import Error
-from ..numerics.split_complex import Block, in_complex
-from .base import Wired, names
+from ..numerics.split_complex import Block
+from .base import OneDim, names
+from .sends import Wired
 
 
 @dataclasses.dataclass(frozen=True)
-class Halo(Wired):
-    dim: int
+class Halo(OneDim, Wired):
     before: int
     behind: int
     periodic: bool = True
     transposed: bool = False
-    dims: ClassVar[tuple[int, ...]] = ()
 
     def after(self, layout: Layout) -> Layout:
         cells = (-1 if self.transposed else 1) * (self.before + self.behind)
@@ -49,7 +45,7 @@ class Halo(Wired):
         bare = self.after(layout) if self.transposed else layout
         beside = layout.block[: self.dim], layout.block[self.dim + 1 :]
         shares = [(b - a) for hops, a, b in self._hops(bare) if self._sends(hops, parts)]
-        sizes = [self.wire.nbytes((*beside[0], cells, *beside[1]), itemsize) for cells in shares]
+        sizes = [self.message_bytes((*beside[0], cells, *beside[1]), itemsize) for cells in shares]
         moves = tuple(Move("ring", axes, nbytes, 1) for nbytes in sizes)
         return Work(
             memory_bytes=before + after,
@@ -59,13 +55,12 @@ class Halo(Wired):
             peak_bytes=before + after,
         )
 
-    def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error(lost=self.wire.error * (layout.parts[self.dim] > 1))
+    def passages(self, layout: Layout) -> float:
+        return layout.parts[self.dim] > 1
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         one, bare = (self._drop, self.after(layout)) if self.transposed else (self._put, layout)
-        one = functools.partial(one, bare=bare)
-        return in_complex(one, block) if self.wire.lossy else jax.tree.map(one, block)
+        return self.on_arrays(functools.partial(one, bare=bare), block)
 
     def _hops(self, bare: Layout) -> Iterator[tuple[int, int, int]]:
         """Devices ahead of the sender, and the nearest and the farthest cell of each part of the halos."""
@@ -84,7 +79,7 @@ class Halo(Wired):
             return part if self.periodic else jnp.zeros_like(part)
         cyclic = [(i - hops) % parts for i in range(parts)]
         sources = cyclic if self.periodic else [i - hops if 0 <= i - hops < parts else None for i in range(parts)]
-        return permuted(part, axes, sources, self.wire)
+        return self.over_wire(permuted)(part, axes, sources)
 
     def _put(self, block: Array, bare: Layout) -> Array:
         dim, count = self.dim, self._count(bare)
@@ -119,9 +114,6 @@ class Halo(Wired):
 
     def transpose(self, layout: Layout) -> "Halo":
         return dataclasses.replace(self, transposed=not self.transposed)
-
-    def insert(self, dim: int) -> "Halo":
-        return dataclasses.replace(self, dim=shift(self.dim, dim))
 
     def name(self, layout: Layout) -> str:
         cells = f"{self.before} + {self.behind}" if self.before else str(self.behind)

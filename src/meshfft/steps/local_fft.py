@@ -11,7 +11,7 @@ from jax import lax
 
 from ..collectives.all_to_all import Came, Grid, Pieces, Ports, count, divided
 from ..kept import Trial
-from ..kernels.engine import Engine, Lines, Sender, fft_error
+from ..kernels.base import Engine, Lines, Sender, fft_error
 from ..kernels.engines import least, offered
 from ..kernels.stockham import grid_of
 from ..kernels.trig import transform
@@ -77,6 +77,10 @@ class LocalFFT(Chunked, Kernels):
     def sender(self) -> Sender | None:
         return self.engine if isinstance(self.engine, Sender) else None
 
+    @property
+    def in_cache(self) -> bool:
+        return self.engine.chunked
+
     def error(self, layout: Layout, itemsize: int) -> Error:
         return Error.of_all(self.engine.error(length, itemsize) for length in self.lengths)
 
@@ -85,7 +89,7 @@ class LocalFFT(Chunked, Kernels):
 
     def fuse(self, before: Step | None, after: Step | None) -> "LocalFFT":
         """A chunked engine works on the finer grid of its two neighbours."""
-        if not self.engine.chunked:
+        if not self.in_cache:
             return self
         joined, cut = (step.chunked.grids if step and step.chunked else ((), ()) for step in (before, after))
         finest = max(joined[1], cut[0], key=count)

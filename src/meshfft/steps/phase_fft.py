@@ -31,8 +31,8 @@ from ..collectives.all_to_all import comb, is_comb
 from ..collectives.levels import Wires
 from ..collectives.ring import one_shuffle
 from ..kernels import sliced
+from ..kernels.base import Engine, Lines, fft_error
 from ..kernels.bluestein import chirp_spectrum, is_awkward, padded_length
-from ..kernels.engine import Engine, Lines, fft_error
 from ..kernels.sliced import TWIDDLE_FLOPS, SlicedFFT
 from ..kernels.xla import XLA
 from ..layout.elements import cleared, positions
@@ -45,10 +45,11 @@ from ..numerics.phases import MAX_LENGTH, mulmod, roots
 from ..numerics.slices import HELD
 from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, like, scaled, split, times
 from ..operators.matrices import HalfRoots, Matrix, Roots
-from .base import MatrixStep, Wired, names
+from .base import MatrixStep, names
 from .local_fft import LocalFFT
 from .problem import Least, Numbers, Problem, ready
 from .ring_dense import LONG_PHASE_FLOPS, SLICED_PHASES, RingDense
+from .sends import Wired
 
 UNIT_PASSES = 4  # on a matrix unit: gathering, and the first phase
 RING_PASSES = 18  # for two shards: ten for exchange, FFT and phases, four per shard summed
@@ -87,17 +88,21 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
     def numbers(self) -> Numbers:
         return Numbers(self.matrix.becomes, self.dot is not None, () if self.dot is None else (self.dot,))
 
+    def passages(self, layout: Layout) -> float:
+        """Gathering and the ring are one each; a convolution does so twice, times the chirp spectrum's maximum over its
+        mean, up to 1.4."""
+        return 2 if self.line == self.matrix.length else 6
+
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Rounds each partial sum of p terms (p / 2 in mean square) and two phases. Gathering and the ring each pass
-        the wire once; a convolution does so twice, times the chirp spectrum's maximum over its mean, up to 1.4."""
-        times, lost = (1, 2 * self.wire.error) if self.line == self.matrix.length else (2, 6 * self.wire.error)
+        """Rounds each partial sum of p terms (p / 2 in mean square) and two phases."""
+        times = 1 if self.line == self.matrix.length else 2
         if self.dot is not None:
             rounding = ROUNDING[self.dot.unit] * math.sqrt(2 + self.parts / 2)
             noise, equal = math.hypot(self._engine.error(self.line // self.parts, itemsize).noise, rounding), 0.0
         else:
             (noise, equal, *_), added = fft_error(self.line, itemsize), added_error(self.parts, itemsize)
             equal += math.hypot(added, 2 * unit_of(itemsize)) if added else 0.0  # each phase and frequency rounds
-        return Error(times * noise, times * equal, lost, self.matrix.condition)
+        return Error(times * noise, times * equal, self.lost(layout), self.matrix.condition)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = 2 * itemsize if self.matrix.becomes == "complex" else itemsize
@@ -117,7 +122,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         rows = -(-source.block[dim] // parts)
         gathered, out = others * rows * parts, others * target.block[dim]
         shapes = ((*source.block[:dim], n, *source.block[dim + 1 :]) for n in (rows, many))
-        share, ringed = (self.wire.nbytes(shape, itemsize) for shape in shapes)
+        share, ringed = (self.message_bytes(shape, itemsize) for shape in shapes)
         block, largest = others * many, others * max(many, target.block[dim])
         lines = source.replace(dim, many, ())
         local = self._engine.work(Lines(lines.block, (dim,), (many,)), itemsize, chip)
@@ -134,7 +139,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
                 held = (parts if unrolled else 4) + 1 if short else (parts if unrolled else 2) + 4
             alive = max(ends + held * largest, (3 * (padded + largest) + block + padded // parts) * (padded > 0))
             alive += block * is_awkward(many)
-            if whole and self.wire.lossy:  # coded messages, and one block
+            if whole and self.lossy:  # coded messages, and one block
                 coded = -(-ringed * (parts - 1 if unrolled else 2) // itemsize)
                 alive = max(ends + largest + coded + block // 8, 3 * (padded + largest) * (padded > 0))
         if chip.side > 1 or self.dot:
@@ -156,10 +161,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             sent_bytes=(share + ringed) * (parts - 1),
             all_to_alls=1,
             hops=parts - 1,
-            moves=(
-                Move("all-to-all", axes, share * parts, 1),
-                Move(kind, axes, ringed, times),
-            ),
+            moves=(Move("all-to-all", axes, share * parts, 1), Move(kind, axes, ringed, times)),
             peak_bytes=(alive + 2 * block * (kind != "ring")) * itemsize + held,
         )
 
@@ -214,7 +216,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         """Transforms a line, reading only logical points below `limit`."""
         many, parts, axes = self.line // source.parts[dim], source.parts[dim], source.axes[dim]
         real, index, along = _real(block), lax.axis_index(axes), functools.partial(_along, dim=dim, ndim=source.ndim)
-        spectra = self._engine.apply(comb(block, dim, source, limit, many, self.wire), (dim,), sign)
+        spectra = self._engine.apply(self.over_wire(comb)(block, dim, source, limit, many), (dim,), sign)
         powers = index * jnp.arange(many, dtype=jnp.int32)
         adjusted = times(spectra, along(roots(powers, self.line, sign, real)))
         k = _at(target, dim)
@@ -226,7 +228,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             around = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, k[0] % many, len(k), dim), twice)
             return times(around, along(roots(shard * (k // many) % parts, parts, sign, real)))
 
-        return one_shuffle(term, adjusted, axes, two_way=self.two_way, wire=self.wire)
+        return self.over_wire(one_shuffle)(term, adjusted, axes, two_way=self.two_way)
 
     @property
     def _engine(self) -> Engine[Any]:

@@ -9,19 +9,19 @@ import jax
 from jax import lax
 
 from ..collectives.all_to_all import Came, Pieces, Ports, Rows, assembled, exchange_shares, taken
-from ..collectives.wires import Coded, Tiled, Wire, form_of
 from ..kept import Trial
-from ..kernels.engine import Lines, Sender
+from ..kernels.base import Lines, Sender
 from ..layout.layout import Layout, shift
 from ..layout.moves import AxisMove
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work, total
 from ..numerics.split_complex import Block, Planes, in_planes, resize, unfolded
 from ..operators.matrices import Matrix
-from .base import InChunks, Kernels, Step, names, reached
-from .exchange import Exchange, axis_moves, wire_passes
+from .base import Kernels, Step, names, reached
+from .exchange import Exchange, axis_moves
 from .local_fft import LocalFFT
 from .problem import Numbers, Problem
+from .sends import InChunks
 
 COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
@@ -64,21 +64,21 @@ class Pipeline(InChunks, Kernels):
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         works = [step.work(before, itemsize, chip) for step, before in self.pairs(layout)]
-        block, wire, shares = math.prod(layout.block) * itemsize, self._wire, self._shares(layout)
+        block, exchange, shares = math.prod(layout.block) * itemsize, self._exchange, self._shares(layout)
         ends, many, parts = block + math.prod(self.after(layout).block) * itemsize, len(shares), self.move.parts
         if self._by_kernels(layout):  # received data stays in pieces, or is joined beside them; planes are one message
             passes, cycles = self._coded(layout, itemsize, chip)
             nbytes = (self._copies(layout) + passes) * block
             works[1] = dataclasses.replace(works[1], memory_bytes=nbytes, kernel_cycles=cycles)
             peak = ends + ((1 if self.hands else 2) * many + 2) * block // many
-            sent = sum(wire.nbytes((itemsize // wire.real, *one), wire.real) for one in shares)
+            sent = sum(exchange.message_bytes((2, *one), itemsize // 2) for one in shares)
         else:
             peak = ends + 2 * max(work.peak_bytes for work in works) // many
             if self.numbers.dots:  # slices of a chunk do not shrink with the block; pairs of float32 for the ends
                 one = layout.resize(self.dim, max(layout.shape[self.dim] // many, 1))
                 alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
                 peak = ends + 3 * block + 2 * max(alive)
-            sent = sum(wire.nbytes(one, itemsize) for one in shares)
+            sent = sum(exchange.message_bytes(one, itemsize) for one in shares)
         summed = total(works)
         return dataclasses.replace(
             summed,
@@ -106,11 +106,9 @@ class Pipeline(InChunks, Kernels):
 
     def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
         """XLA's passes over the block to encode and decode words, or the cycles of kernels that do."""
-        wire, shares = self._wire, self._shares(layout)
-        if isinstance(wire, Coded) and isinstance(form_of((itemsize // wire.real, *shares[0]), 1, wire), Tiled):
-            reals = math.prod(layout.block) * itemsize // wire.real
-            return 0, self._sender.wire_cycles(shares[0], wire, reals, chip)
-        return wire_passes(wire, chip), 0
+        if form := self._exchange.tiles(self._shares(layout)[0]):
+            return 0, self._sender.form_cycles(form, math.prod(layout.block) * itemsize // form.coded.real, chip)
+        return self._exchange.coding(chip), 0
 
     @property
     def _local(self) -> LocalFFT:
@@ -119,13 +117,9 @@ class Pipeline(InChunks, Kernels):
 
     @property
     def _exchange(self) -> Exchange:
-        (exchange,) = (step for step in self.steps if isinstance(step, Exchange))
-        return exchange
-
-    @property
-    def _wire(self) -> Wire:
-        sender = self._local.sender
-        return dataclasses.replace(self._exchange.wire, room=sender.room if sender else 0)
+        """Whose messages kernels encode, if they have memory for that."""
+        (exchange,), sender = (step for step in self.steps if isinstance(step, Exchange)), self._local.sender
+        return exchange.with_room(sender.room if sender else 0)
 
     @property
     def _sender(self) -> Sender:
@@ -134,7 +128,7 @@ class Pipeline(InChunks, Kernels):
         return sender
 
     def joint(self, layout: Layout) -> bool:
-        return self._exchange.wire.lossy or self._by_kernels(layout)
+        return self._exchange.lossy or self._by_kernels(layout)
 
     def _by_kernels(self, layout: Layout) -> bool:
         """Whether kernels run first, nothing is padded and all chunks are equal."""
@@ -176,9 +170,10 @@ class Pipeline(InChunks, Kernels):
     def _in_pieces(self, given: Planes | Pieces, layout: Layout) -> Pieces:
         """Kernels write each chunk's message; received pieces stay as they arrive."""
         local, move, arrays = self._local, self.move, []
+        send = self._exchange.over_wire(exchange_shares)
         for chunk in self._cut(layout):
             (sent,) = self._sender.between(given, local.dims, local.sign, self._ports(chunk))
-            arrays.append(exchange_shares(sent, move.axes, self._wire))
+            arrays.append(send(sent, move.axes))
         return Pieces(tuple(arrays), move.source, self.dim)
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block | Pieces:
@@ -208,11 +203,10 @@ class Pipeline(InChunks, Kernels):
             return tuple(trial for one, at in chunks if one.kernels for trial in one.kernels.trials(at, None)[0]), None
         lines, cut = Lines(layout.block, local.dims, local.lengths), self._cut(layout)
         second = self._ports(Rows(self.dim, cut[0].size, cut[0].size))
-        own = (
-            *self._sender.trials(lines, second._replace(came=came)),
-            *self._sender.wire_trials(self._shares(layout)[0], self._wire),
-        )
-        return own, Came(move.source, self.dim, move.parts, len(cut)) if self.hands else None
+        form = self._exchange.tiles(self._shares(layout)[0])
+        coding = self._sender.form_trials(form) if form else ()
+        own = self._sender.trials(lines, second._replace(came=came))
+        return (*own, *coding), Came(move.source, self.dim, move.parts, len(cut)) if self.hands else None
 
     def transpose(self, layout: Layout) -> "Pipeline":
         return dataclasses.replace(super().transpose(layout), hands=())

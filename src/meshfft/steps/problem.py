@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..collectives.levels import Wires, wires_of
-from ..kernels.engine import Site
+from ..kernels.base import Site
 from ..layout.layout import Layout, Spec, hashed_once
 from ..machine.machine import Machine, Work
 from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
@@ -19,6 +19,7 @@ from ..operators.transform import Transform
 
 RINGS = ("auto", "one-way", "two-way")  # modes of a ring
 ENGINE_OPTIONS = ("auto", "xla")  # of local FFTs: the cheapest, or only XLA's
+BY_XLA = "engine='xla'"  # the remedy where kernels fail
 EFFORTS = ("model", "measure")  # the walk that the model finds fastest, or the fastest in trials
 LARGE_BYTES = 2**18  # least bytes of a block that is processed in cached chunks; a smaller one fits anyway
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout
@@ -45,6 +46,9 @@ class Options(NamedTuple):
 
     def dots(self, given: np.dtype, unit: str) -> tuple[Dot, ...]:
         return dots_of(given, self.precision, self.multiplications, unit)
+
+    def wires(self, real: np.dtype) -> Wires:
+        return wires_of(self.wire, real)
 
     @property
     def within(self) -> float:
@@ -94,7 +98,7 @@ class Problem:
     @functools.cached_property
     def wires(self) -> Wires:
         """The encoding of messages."""
-        return wires_of(self.options.wire, np.dtype(f"f{self.itemsize // 2}"))
+        return self.options.wires(np.dtype(f"f{self.itemsize // 2}"))
 
     @property
     def wiring(self) -> tuple[Machine, Wires]:
@@ -130,9 +134,13 @@ class Problem:
             best.setdefault(dot.multiplications, dot)
         return tuple(best.values())
 
+    @property
+    def any_engine(self) -> bool:
+        return self.options.engine == "auto"
+
     def site(self, layout: Layout) -> Site:
         large, alone = self.large(layout), math.prod(layout.parts) == 1
-        return Site(self.machine, self.itemsize, self.dots, large, alone, self.options.engine == "xla")
+        return Site(self.machine, self.itemsize, self.dots, large, alone, not self.any_engine)
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
         """Values of `two_way` to try: as requested, or as the machine sends best. `pairs`: with a shared memory, a step

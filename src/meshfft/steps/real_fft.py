@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 from ..collectives.all_to_all import Came
 from ..collectives.ring import permuted
 from ..kept import Trial
-from ..kernels.engine import Lines, RealEngine, fft_error
+from ..kernels.base import Lines, RealEngine, fft_error
 from ..kernels.engines import offered
 from ..kernels.real import XLA_REAL
 from ..layout.elements import cleared
@@ -24,10 +24,11 @@ from ..numerics.dtypes import Error
 from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, in_complex, join, resize, resize_each, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
-from .base import Kernels, MatrixStep, Wired, names
+from .base import Kernels, MatrixStep, names
 from .local_fft import local_roots
 from .phase_fft import PhaseFFT, weighted
 from .problem import Problem, ready
+from .sends import Wired
 
 UNTANGLE_FLOPS = 14  # per output: two sums, a phase, a sum
 UNTANGLE_PASSES = 6
@@ -118,12 +119,15 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
     @property
     def packed(self) -> PhaseFFT:
         pairs = self.matrix.length // 2
-        return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,), pairs, wire=self.wire)
+        return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,), pairs).with_wire_of(self)
+
+    def passages(self, layout: Layout) -> float:
+        """1.5 times the packed transform's, since mirrored numbers are added; they are also sent twice more."""
+        return 1.5 * self.packed.passages(layout) + 2
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """1.5 times the packed transform's, since mirrored numbers are added; they also pass the wire twice more."""
-        noise, equal, lost, _ = self.packed.error(layout, itemsize)
-        return Error(1.5 * noise, 1.5 * equal, 1.5 * lost + 2 * self.wire.error, self.matrix.condition)
+        noise, equal, *_ = self.packed.error(layout, itemsize)
+        return Error(1.5 * noise, 1.5 * equal, self.lost(layout), self.matrix.condition)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = itemsize if self.matrix.onto_real else 2 * itemsize
@@ -131,7 +135,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         packed, block = self.packed.work(pairs, size, chip), math.prod(pairs.block)
         # the first row of the mirror image, its rest, and the next device's head
         rows = (1, pairs.block[self.dim] - 1, self._head(pairs))
-        sent = [self.wire.nbytes((*pairs.block[: self.dim], n, *pairs.block[self.dim + 1 :]), size) for n in rows]
+        sent = [self.message_bytes((*pairs.block[: self.dim], n, *pairs.block[self.dim + 1 :]), size) for n in rows]
         moves = tuple(Move("ring", layout.axes[self.dim], nbytes, 1) for nbytes in sent)
         return dataclasses.replace(
             packed,
@@ -164,7 +168,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         spectrum = even + odd * self._phases(pairs, z.real.dtype)
         last = lax.slice_in_dim(even - odd, 0, head, axis=dim)  # its first row is X[N / 2] on the first device
         begin = jnp.where(index == 0, last, lax.slice_in_dim(spectrum, 0, head, axis=dim))
-        begin = permuted(begin, pairs.axes[dim], [(d + 1) % parts for d in range(parts)], self.wire)
+        begin = self.over_wire(permuted)(begin, pairs.axes[dim], [(d + 1) % parts for d in range(parts)])
         rows = jnp.concatenate([spectrum, begin], dim)
         return cleared(
             lax.dynamic_slice_in_dim(rows, self._offset(pairs, half), half.block[dim], dim), half, dim, half.shape[dim]
@@ -178,7 +182,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
             empty, cleared(x, half, dim, half.shape[dim]), self._offset(pairs, half), dim
         )
         begin = lax.slice_in_dim(rows, size, size + head, axis=dim)
-        begin = permuted(begin, pairs.axes[dim], [(d - 1) % parts for d in range(parts)], self.wire)
+        begin = self.over_wire(permuted)(begin, pairs.axes[dim], [(d - 1) % parts for d in range(parts)])
         first = lax.axis_index(pairs.axes[dim]) == 0
         last = resize(jnp.where(first, begin, 0), dim, size)
         spectrum = lax.slice_in_dim(rows, 0, size, axis=dim) + resize(jnp.where(first, 0, begin), dim, size)
@@ -189,8 +193,8 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         """conj Z[N/2 - k]: device d receives the first row from -d mod p, the rest, reversed, from p - 1 - d."""
         dim, axes, parts = self.dim, pairs.axes[self.dim], pairs.parts[self.dim]
         first, rest = lax.slice_in_dim(z, 0, 1, axis=dim), lax.slice_in_dim(z, 1, z.shape[dim], axis=dim)
-        first = permuted(first, axes, [-d % parts for d in range(parts)], self.wire)
-        rest = permuted(rest, axes, [parts - 1 - d for d in range(parts)], self.wire)
+        first = self.over_wire(permuted)(first, axes, [-d % parts for d in range(parts)])
+        rest = self.over_wire(permuted)(rest, axes, [parts - 1 - d for d in range(parts)])
         return jnp.conj(jnp.concatenate([first, jnp.flip(rest, dim)], dim))
 
     def _phases(self, pairs: Layout, real: DTypeLike) -> Array:

@@ -27,8 +27,9 @@ from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..numerics.tiles import COLUMNS, TILE, bytes_at_once, equal_error, in_two_floats, product_in_tiles, sum_of
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
-from .base import MatrixStep, Slope, Takes, Wired, names
+from .base import MatrixStep, Slope, Takes, names
 from .problem import Least, Numbers, Problem, ready
+from .sends import Wired, hops
 
 PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
 TILE_FLOPS = 16_000  # what starting a product of a tile costs on CPUs, in other operations
@@ -86,18 +87,18 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         planes = self.matrix.planes * (1 if self.real else 2)
         return planes // 2 if self.matrix.becomes == "real" else self.dot.multiplications if planes == 4 else planes
 
+    def passages(self, layout: Layout) -> float:
+        return hops(layout.parts[self.dim], self.transposed)
+
     def error(self, layout: Layout, itemsize: int) -> Error:
         """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs and GPUs was not measured. Without it
         three terms lose at most one rounding.
-
-        If sums travel, hop t rounds a sum over t devices, whose norm is sqrt(t) blocks'.
         """
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
         sums = equal_error(n, self.dot, itemsize) * self.tiled
         equal = {0: sums, 3: noise if self.tiled else unit_of(8)}.get(self.dot.terms, noise)
         added = added_error(parts, 16 if self.dot.tier in WIDE else 8) * self.transposed
-        hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
-        return Error(noise, equal, self.wire.error * hops + added, self.matrix.condition)
+        return Error(noise, equal, self.lost(layout) + added, self.matrix.condition)
 
     def after(self, layout: Layout) -> Layout:
         return layout.replace(self.dim, self.sizes[0], self.cuts)
@@ -109,14 +110,14 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         others = block // max(columns, 1)
         out, size = others * rows, self.numbers.bytes_after(itemsize)
         shape, each = (after.block, size) if self.transposed else (layout.block, itemsize)
-        travels = self.wire.nbytes(shape, each)
+        travels = self.message_bytes(shape, each)
         both = self._both(layout)
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = 1 if not self.tiled else parts if self.transposed else parts // 2 + (parts != 2)  # over the result
         passes *= 1 + self.tiled * self._two(layout)
         memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
-        memory += WIRE_PASSES * parts * block * itemsize * self.wire.lossy
+        memory += WIRE_PASSES * parts * block * itemsize * self.lossy
         vector = self._phase_flops(chip) * parts * rows * columns
         if self.tiled:
             vector += TILE_FLOPS * parts * -(-others // TILE) * reals * self.dot.pairs
@@ -141,7 +142,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             parts=parts,
             peak_bytes=self._peak(block * itemsize, out * size, rows * max(itemsize, size), layout, chip)
             + HELD * min(max(block, out), CHUNK) * (self.dot.slices > 0)
-            + travels * (self.wire.lossy and chip.cached),
+            + travels * (self.lossy and chip.cached),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -251,7 +252,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             return self._product(terms, layout, total)
 
         mine = self._read(block, layout, self.matrix.columns)
-        sums = ring_fold(add, mine, axes, two_way=self.two_way, wire=self.wire)
+        sums = self.over_wire(ring_fold)(add, mine, axes, two_way=self.two_way)
         return sum_of(sums, self._two(layout)) if self.tiled else planes_of(sums)
 
     def _sums_travel(self, block: Block, layout: Layout, operand: object) -> Any:
@@ -275,7 +276,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             sums = self._product([(matrix, mine)], layout)
             return sum_of(sums, self._two(layout)) if self.tiled else planes_of(sums)
 
-        return ring_scatter(term, axes, self.wire)
+        return self.over_wire(ring_scatter)(term, axes)
 
     def _two(self, layout: Layout) -> bool:
         return in_two_floats(layout.block[self.dim], 1 if self.transposed else layout.parts[self.dim])

@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,12 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from ..collectives.ring import handed_on, permuted
-from ..layout.layout import Cuts, Layout, shift
+from ..layout.layout import Cuts, Layout
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Block, resize
-from .base import Step, names
+from .base import OneDim, names
 
 JOIN_PASSES = 2  # of a roll: rows are read and written to join them
 SENT_PASSES = 4  # of a roll: sent rows are sliced and received
@@ -27,7 +27,7 @@ BAND_PASSES = 2  # of both blocks and sent rows: zeros are filled in, rows are r
 
 
 @dataclasses.dataclass(frozen=True)
-class Roll(Step):
+class Roll(OneDim):
     """The cyclic shift new[i] = old[(i - by) mod n] of a dimension that is uncut, or padded only at its tail.
 
     With B rows a block and by = q B + r, the new block of device d is
@@ -38,9 +38,7 @@ class Roll(Step):
     a second shift, by `by - n`.
     """
 
-    dim: int
     by: int
-    dims: ClassVar[tuple[int, ...]] = ()
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         parts, size, axes = layout.parts[self.dim], math.prod(layout.block) * itemsize, layout.axes[self.dim]
@@ -80,9 +78,6 @@ class Roll(Step):
 
     def transpose(self, layout: Layout) -> "Roll":
         return Roll(self.dim, -self.by)
-
-    def insert(self, dim: int) -> "Roll":
-        return dataclasses.replace(self, dim=shift(self.dim, dim))
 
     def name(self, layout: Layout) -> str:
         return f"roll {names((self.dim,), layout)} by {self.by}"
@@ -125,7 +120,7 @@ Together = tuple[Segment, ...]  # segments of one round, the longest first
 
 
 @dataclasses.dataclass(frozen=True)
-class Bands(Step):
+class Bands(OneDim):
     """Bands of rows copied to other positions of a dimension of another size.
 
         new[target + i] += weight old[source + i],   0 <= i < rows,   for every band; new is 0 elsewhere
@@ -136,11 +131,9 @@ class Bands(Step):
     A band of all rows pads or crops the dimension to the length of its matrix; a band of some rows clears the rest.
     """
 
-    dim: int
     size: int  # rows of the result
     cuts: Cuts  # of the result, by the same mesh axes
     bands: tuple[Band, ...]
-    dims: ClassVar[tuple[int, ...]] = ()
 
     def after(self, layout: Layout) -> Layout:
         return layout.replace(self.dim, self.size, self.cuts)
@@ -216,9 +209,6 @@ class Bands(Step):
     def transpose(self, layout: Layout) -> "Bands":
         bands = tuple(band.transpose() for band in self.bands)
         return Bands(self.dim, layout.shape[self.dim], layout.cuts[self.dim], bands)
-
-    def insert(self, dim: int) -> "Bands":
-        return dataclasses.replace(self, dim=shift(self.dim, dim))
 
     def name(self, layout: Layout) -> str:
         old, new = layout.shape[self.dim], self.size

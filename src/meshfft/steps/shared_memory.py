@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ..collectives.all_to_all import corner, cut, exchange, split
-from ..kernels.engine import fft_error, flops_of
+from ..kernels.base import fft_error, flops_of
 from ..kernels.stockham import LARGEST as LARGEST_RADIX
 from ..kernels.stockham import in_place, radices
 from ..layout.layout import Layout, even_cuts, nested
@@ -21,10 +21,11 @@ from ..numerics.dtypes import Error, unit_of
 from ..numerics.phases import MAX_LENGTH, mulmod, roots, table
 from ..numerics.split_complex import Block, in_complex, join
 from ..operators.matrices import Matrix, Roots
-from .base import InChunks, MatrixStep, Step, Wired, names
+from .base import MatrixStep, Step, names
 from .exchange import MOST_CHUNKS, PASSES, Exchange
 from .local_fft import LocalFFT
 from .problem import Least, Problem, ready
+from .sends import InChunks, Wired
 
 SIX_STEP_PASSES = 2 * 2 + 2 + 6  # two FFTs, phases, and a transpose
 SMALLEST_BYTES = 2**14  # least bytes of a block for six steps; below it, a ring compiles in half the time
@@ -59,13 +60,16 @@ class SixStep(MatrixStep[Roots], Wired):
                 if 1 < parts <= MOST_CHUNKS and sides(matrix.length, parts) is not None:
                     yield cls((dim,), matrix, (matrix.rows,))
 
+    def passages(self, layout: Layout) -> float:
+        return 3
+
     def error(self, layout: Layout, itemsize: int) -> Error:
         unit = unit_of(itemsize)
-        return Error.of_all((fft_error(self.matrix.length, itemsize), Error(unit, unit, 3 * self.wire.error)))
+        return Error.of_all((fft_error(self.matrix.length, itemsize), Error(unit, unit, self.lost(layout))))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         parts, points = layout.parts[self.dim], math.prod(layout.block)
-        size, sent = points * itemsize, self.wire.nbytes(self._lines(layout, parts), itemsize)
+        size, sent = points * itemsize, self.message_bytes(self._lines(layout, parts), itemsize)
         return Work(
             vector_flops=round(points * (flops_of(self.matrix.length) + 12)),
             memory_bytes=(3 * PASSES + SIX_STEP_PASSES) * size,
@@ -80,14 +84,14 @@ class SixStep(MatrixStep[Roots], Wired):
 
     def _apply(self, block: Array, layout: Layout) -> Array:
         axes, parts, shape = layout.axes[self.dim], layout.parts[self.dim], block.shape
-        length, sign = self.matrix.length, self.matrix.sign
+        length, sign, sent = self.matrix.length, self.matrix.sign, self.over_wire(exchange)
         lines = block.reshape(self._lines(layout))
-        lines = jnp.concatenate(exchange(split(lines, 2, parts), axes, self.wire), 1)
+        lines = jnp.concatenate(sent(split(lines, 2, parts), axes), 1)
         lines = in_place(lines, (1,), sign, ((1, parts),))
         lines = _phased(lines, length, lax.axis_index(axes), sign)
-        lines = jnp.concatenate(exchange(split(lines, 1, parts), axes, self.wire), 2)
+        lines = jnp.concatenate(sent(split(lines, 1, parts), axes), 2)
         lines = in_place(lines, (2,), sign, ((2, parts),))
-        lines = jnp.concatenate([part.swapaxes(1, 2) for part in exchange(split(lines, 2, parts), axes, self.wire)], 2)
+        lines = jnp.concatenate([part.swapaxes(1, 2) for part in sent(split(lines, 2, parts), axes)], 2)
         return lines.reshape(shape)
 
     def _lines(self, layout: Layout, shares: int = 1) -> tuple[int, ...]:
@@ -139,7 +143,7 @@ class InPlace(InChunks):
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
         """Transforms all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
-        if problem.sliced or not (problem.large(layout) and layout.even and problem.options.engine == "auto"):
+        if problem.sliced or not (problem.large(layout) and layout.even and problem.any_engine):
             return
         roots = {d: m for d, m in ready(todo).items() if isinstance(m, Roots) and m.has_fft}
         roots = {d: m for d, m in roots.items() if m.length == m.rows == m.columns == layout.shape[d]}
@@ -155,7 +159,7 @@ class InPlace(InChunks):
     def _of(
         cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: dict[int, Matrix], itemsize: int
     ) -> Iterator["InPlace"]:
-        """Steps that move the axes of `opened` to `dim`, if chunks are equal and an engine takes `lines` in cache."""
+        """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` are transformed in cache."""
         parts = math.prod(layout.parts[d] for d in opened)
         chunks = _count(layout, dim, parts, itemsize)
         if chunks < 2 or parts > MOST_CHUNKS:
@@ -168,7 +172,7 @@ class InPlace(InChunks):
         there = Exchange(tuple(moves))
         back = there.transpose(inner)
         for local in LocalFFT.offers(problem, at, lines):
-            if local.engine.chunked and local.dims == tuple(lines):
+            if local.in_cache and local.dims == tuple(lines):
                 yield cls((there, local.fuse(there, back), back), dim, chunks)
 
     @classmethod

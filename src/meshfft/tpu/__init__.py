@@ -1,1 +1,1 @@
-"""Pallas kernels for TPUs: FFTs, wires, gridding. Importing `tpu.fft` registers them."""
+"""Pallas kernels for TPUs: FFTs, wires, gridding. Importing `tpu.engines` registers them."""

@@ -1,199 +1,179 @@
-"""The FFT engines of a TPU, in float32: vector kernels for complex lines, for real lines, and for chirps.
+"""FFTs by kernels, as linear functions of JAX: on a TPU, or where Pallas interprets them; elsewhere by XLA.
 
-A length without kernels is a convolution with a chirp, by FFTs of a length with kernels. The even and odd bins of the
-convolution are two transforms of L points (kernels/bluestein.py), stacked in a new leading dimension. XLA computes the
-elementwise products.
+A dimension without a kernel in its place is transposed to one that has a kernel (`in_orders`). Beside all-to-alls,
+kernels read pieces and write parts, or some rows of a larger array, without copies if they can (collectives/pieces.py).
 """
 
 import dataclasses
-from collections.abc import Iterator
-from typing import ClassVar
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-import numpy as np
+from jax import lax
 
-from ..collectives.all_to_all import PLANES, Grid, Pieces, Ports
-from ..collectives.wires import SUBLANES, Coded, Wire
-from ..kept import Trial
-from ..kernels.bluestein import fft_tables, padded_length
-from ..kernels.engine import Engine, Lines, Offer, RealEngine, Sender, Site, fft_error, flops_of
-from ..kernels.engines import register
+from ..collectives.all_to_all import PLANES, Pieces, Ports, in_parts
 from ..kernels.real import XLA_REAL
-from ..kernels.xla import XLA
-from ..layout.layout import line_shape
-from ..machine.chip import Chip
-from ..machine.machine import Work
-from ..numerics.dtypes import Error
-from ..numerics.split_complex import Block, Planes, Shape, like, resize, split, times
-from . import engine, price, trials
+from ..numerics.split_complex import Planes, Shape, join, split
+from .lines.blocks import linear_on_tpu, rounded
+from .lines.radices import LANES, SUBLANES
 from .lines.short import real_kernel
-from .passes import chunk_of, is_direct, passes, supports
-
-RESERVED = 2**19  # bytes of fast memory left to the compiler
-COPIES = 3  # reads and writes of a block copied to another order: half as many again as in order
+from .passes import ROOM, chunk_of, is_direct, one_piece, run, supports
 
 
-def room_of(site: Site) -> int:
-    """Bytes of fast memory for kernels; 0 without any, or if a kernel has failed."""
-    scratch = site.machine.chip.scratch
-    if scratch is None or site.xla or site.itemsize != 8 or site.machine.has_failed("fft", "wire"):
-        return 0
-    return int(scratch.value) - RESERVED
+class Taken(NamedTuple):
+    """An order of an array's dimensions for kernels, and the dimensions transformed in that order."""
+
+    order: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    def moved(self, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and dimensions in that order."""
+        return tuple(shape[d] for d in self.order), tuple(map(self.order.index, self.dims))
 
 
-@register
-@dataclasses.dataclass(frozen=True)
-class VectorFFT(Sender):
-    """Kernels for most lengths in place, and for more lengths if a copy moves the dimension."""
-
-    room: int
-    planar: ClassVar[bool] = True
-    name = "vector"
-
-    @classmethod
-    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
-        if room := room_of(site):
-            kept = tuple(d for d in lines.dims if supports(lines.shape, d, room))
-            moved = tuple(d for d in lines.dims if engine.in_orders(lines.shape, (d,), room))
-            for dims in dict.fromkeys(filter(None, (kept, moved))):
-                yield cls(room), dims
-
-    @classmethod
-    def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work | None:
-        return Work(memory_bytes=int(points * site.itemsize) * (rows > 1)) if room_of(site) else None
-
-    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Passes over registers that may be partly empty, and the copies around them."""
-        plain = XLA.work(lines, itemsize, chip)
-        if chip.scratch is None:
-            return plain
-        points, cycles, filled = lines.points, 0, 1.0
-        orders = engine.in_orders(lines.shape, lines.dims, self.room)
-        for at, one in enumerate(orders):
-            filled = max(filled, engine.waste(lines.shape, one.order) if at else 1)
-            for kernels in passes(*one.moved(lines.shape), self.room):
-                for kind in kernels.kinds:
-                    cycles += price.cycles(chip, kind, kernels.lengths, round(points * filled))
-        copied = (len(orders) if len(orders) > 1 else 0) * COPIES * round(points * filled)
-        return Work(
-            kernel_flops=round(points * sum(map(flops_of, lines.lengths))),
-            kernel_cycles=cycles,
-            memory_bytes=copied * itemsize,
-            peak_bytes=plain.peak_bytes,
-        )
-
-    def apply(self, block: Planes, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Planes:
-        return engine.fft(block, dims, sign, self.room)
-
-    def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
-        return trials.of_lines(lines.shape, lines.dims, self.room, ports)
-
-    def direct(self, block: Shape, dims: tuple[int, ...], ports: Ports) -> bool:
-        return is_direct(chunk_of(block, ports.rows), dims, self.room, ports)
-
-    def keeps_order(self, block: Shape) -> bool:
-        return engine.kept_order(block) == tuple(range(len(block)))
-
-    def between(self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, ports: Ports = PLANES) -> Planes:
-        return engine.fft_between(given, dims, sign, self.room, ports)
-
-    def wire_trials(self, share: Shape, wire: Wire) -> tuple[Trial, ...]:
-        return trials.of_wires(share, wire)
-
-    def wire_cycles(self, share: Shape, wire: Coded, reals: int, chip: Chip) -> int:
-        bits, rows = wire.bits + 1, min(share[-2], SUBLANES)
-        return sum(price.wire_cycles(chip, way, bits, rows, reals) for way in ("encode", "decode"))
+@functools.lru_cache(maxsize=1024)
+def in_orders(shape: Shape, dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
+    """Orders of an array that give every dimension a kernel, or (); several need a copy each, and one back."""
+    supported = [d for d in dims if supports(shape, d, room)]
+    home = _taken(shape, dims, kept_order(shape), room)
+    if shape[home.order[-1]] < LANES or not set(supported) <= set(home.dims):
+        home = Taken(tuple(range(len(shape))), tuple(supported))
+    done = [home]
+    while left := tuple(d for d in dims if not any(d in one.dims for one in done)):
+        others = (_taken(shape, left, _ending(len(shape), ends), room) for ends in _ends(len(shape)))
+        best = max(others, key=lambda one: (len(one.dims), -waste(shape, one.order)), default=None)
+        if best is None or not best.dims:
+            return ()
+        done.append(best)
+    return tuple(done)
 
 
-@register
-@dataclasses.dataclass(frozen=True)
-class VectorChirp(Engine[Planes]):
-    """One dimension of a length without kernels, by two passes of kernels over at least twice its points."""
-
-    room: int
-    planar: ClassVar[bool] = True
-    name = "vector chirp"
-
-    @classmethod
-    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
-        room = room_of(site)
-        for dim in lines.dims if room else ():
-            inner = _inner(lines.only((dim,)))
-            if not engine.in_orders(lines.shape, (dim,), room) and engine.in_orders(inner.shape, inner.dims, room):
-                yield cls(room), (dim,)
-
-    def error(self, length: int, itemsize: int) -> Error:
-        return Error(2 * fft_error(2 * padded_length(length), itemsize).noise)
-
-    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """The kernels there and back; products read and write the lines once, and their halves twice."""
-        inner = _inner(lines)
-        one = VectorFFT(self.room).work(inner, itemsize, chip)
-        beside = (2 * lines.points + 4 * inner.points) * itemsize
-        return dataclasses.replace(
-            one,
-            kernel_flops=2 * one.kernel_flops,
-            kernel_cycles=2 * one.kernel_cycles,
-            memory_bytes=2 * one.memory_bytes + beside,
-            peak_bytes=one.peak_bytes + lines.points * itemsize,
-        )
-
-    def apply(self, block: Planes, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Planes:
-        (dim,) = dims
-        length, ndim = block[0].shape[dim], block[0].ndim
-        size = padded_length(length)
-
-        def planes(table: np.ndarray) -> Planes:
-            return tuple(jnp.asarray(part.reshape(2, *line_shape(dim, ndim))) for part in (table.real, table.imag))
-
-        into, spectrum, out = map(planes, fft_tables(length, sign, np.dtype("complex64")))
-        halves = times(tuple(plane[None] for plane in block), into)
-        halves = tuple(resize(plane, dim + 1, size) for plane in halves)
-        halves = times(engine.fft(halves, (dim + 1,), -1, self.room), spectrum)
-        halves = tuple(resize(plane, dim + 1, length) for plane in engine.fft(halves, (dim + 1,), 1, self.room))
-        return tuple(plane.sum(0) / size for plane in times(halves, out))
-
-    def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
-        return VectorFFT(self.room).trials(_inner(lines))
+def waste(shape: Sequence[int], order: Sequence[int]) -> float:
+    """Register elements per array element, for dimensions in that order."""
+    rows, lanes = (shape[d] for d in order[-2:])
+    return _padding(rows, SUBLANES) * _padding(lanes, LANES)
 
 
-def _inner(lines: Lines) -> Lines:
-    ((dim,), (length,)), block = (lines.dims, lines.lengths), lines.shape
-    size = padded_length(length)
-    return Lines((2, *block[:dim], size, *block[dim + 1 :]), (dim + 1,), (size,))
+def _padding(size: int, tile: int) -> float:
+    return rounded(size, tile) / max(size, 1)
 
 
-@register
-@dataclasses.dataclass(frozen=True)
-class VectorReal(RealEngine):
-    room: int
-    name = "vector"
+def _taken(shape: Shape, dims: Sequence[int], order: tuple[int, ...], room: int) -> Taken:
+    there = tuple(shape[d] for d in order)
+    return Taken(order, tuple(d for d in dims if supports(there, order.index(d), room)))
 
-    @classmethod
-    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
-        last, room = len(lines.block) - 1, room_of(site)
-        for dims in ((last - 1, last), (last,)) if room and lines.dims[-1] == last else ():
-            if set(lines.dims) >= set(dims):
-                kernel = real_kernel(lines.only(dims).shape, len(dims), -1, room, lines.onto_real)
-                if kernel is not None:
-                    yield cls(room), dims
 
-    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        if chip.scratch is None:
-            return XLA_REAL.work(lines, itemsize, chip)
-        kind = ("real" if lines.onto_real else "half") + ("plane" if len(lines.dims) == 2 else "lane")
-        return Work(
-            kernel_flops=round(lines.points * sum(map(flops_of, lines.lengths)) / 2),
-            kernel_cycles=price.cycles(chip, kind, lines.lengths, lines.points),
-            peak_bytes=6 * lines.points * itemsize,
-        )
+def _ends(ndim: int) -> list[tuple[int, int]]:
+    return [(b, a) for a in reversed(range(ndim)) for b in reversed(range(ndim)) if a != b]
 
-    def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
-        planes = split(block)
-        return like(block, engine.real_fft(planes, len(dims), planes[0].shape[-1], sign, self.room, onto_real=False))
 
-    def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
-        return like(block, engine.real_fft(split(block), len(dims), length, sign, self.room, onto_real=True))
+def _ending(ndim: int, ends: Sequence[int]) -> tuple[int, ...]:
+    return (*(d for d in range(ndim) if d not in ends), *ends)
 
-    def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
-        return trials.of_reals(lines.shape, len(lines.dims), self.room)
+
+@functools.lru_cache(maxsize=1024)
+def kept_order(shape: Shape) -> tuple[int, ...]:
+    """The order of dimensions that a TPU chooses for an array (libtpu 0.0.52).
+
+    A register holds 8 positions of one dimension and 128 of another: the two with the least padding, by default the
+    last two. (2048, 64, 64) is stored as (64, 64, 2048).
+    """
+
+    def padded(ends: Sequence[int]) -> float:
+        rows, lanes = shape[ends[0]], shape[ends[1]]
+        tile = SUBLANES if rows > SUBLANES // 2 else 1 << max(rows - 1, 0).bit_length()
+        return _padding(rows, tile) * _padding(lanes, LANES)
+
+    return _ending(len(shape), min(_ends(len(shape)), key=padded, default=()))
+
+
+def run_in_orders(planes: Planes, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
+    shape = planes[0].shape
+    for one in in_orders(shape, tuple(dims), room):
+        back = sorted(range(len(shape)), key=one.order.__getitem__)
+        moved = run([x.transpose(one.order) for x in planes], *one.moved(shape), sign, room, interpret=interpret)
+        planes = tuple(x.transpose(back) for x in moved)
+    return planes
+
+
+def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
+    """Transforms dimensions of float32 planes.
+
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs one pass over memory for each of `passes`. The transpose
+    is the transform with the other sign.
+    """
+
+    def by_kernels(planes: Planes) -> Planes:
+        return run_in_orders(planes, dims, sign, room, interpret)
+
+    def by_xla(planes: Planes) -> Planes:
+        block, axes = join(planes), tuple(dims)
+        return split(jnp.fft.fftn(block, axes=axes) if sign < 0 else jnp.fft.ifftn(block, axes=axes, norm="forward"))
+
+    def transpose(cts: Planes) -> Planes:
+        return fft(cts, dims, -sign, room, interpret=interpret)
+
+    kernels = by_kernels if in_orders(planes[0].shape, tuple(dims), room) else by_xla  # a chunk may have none
+    return linear_on_tpu(kernels, by_xla, transpose, planes, interpret)
+
+
+def fft_between(
+    given: Planes | Pieces, dims: Sequence[int], sign: int, room: int, ports: Ports = PLANES, interpret: bool = False
+) -> Planes:
+    """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes)."""
+    pieces = given if isinstance(given, Pieces) else None
+    arrays, block = (given.arrays, given.shape) if isinstance(given, Pieces) else (given, given[0].shape)
+    ports = ports._replace(came=pieces.came if pieces else None)
+    if pieces and ports.rows and (whole := one_piece(block, ports)) != ports:
+        arrays, ports = arrays[ports.rows.start // ports.rows.size :][:1], whole
+        pieces = Pieces(arrays, pieces.source, pieces.source)
+    rows, sent = ports.rows, ports.sent
+
+    def plain(arrays: Planes) -> Planes:
+        planes = dataclasses.replace(pieces, arrays=arrays).joined() if pieces else arrays
+        if rows:
+            planes = tuple(lax.slice_in_dim(x, rows.start, rows.start + rows.size, axis=rows.dim) for x in planes)
+        done = fft(planes, dims, sign, room, interpret=interpret)
+        return (in_parts(done, *sent),) if sent else done
+
+    shape = chunk_of(block, rows)
+    if not is_direct(shape, dims, room, ports):
+        return plain(arrays)
+    likes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=jax.typeof(x).manual_axis_type) for x in arrays]
+
+    def kernels(arrays: Planes) -> Planes:
+        return run(arrays, shape, dims, sign, room, ports, interpret)
+
+    def transpose(cts: Planes) -> Planes:
+        (pulled,) = jax.linear_transpose(plain, tuple(likes))(cts)
+        made: Planes = pulled
+        return made
+
+    return linear_on_tpu(kernels, plain, transpose, tuple(arrays), interpret)
+
+
+def real_fft(
+    planes: Planes, many: int, length: int, sign: int, room: int, onto_real: bool, interpret: bool = False
+) -> Planes:
+    """Transforms the last one or two dimensions between real lines, one plane, and half spectra, two (RealEngine).
+
+    The transpose is the opposite with the other sign.
+    """
+    shape, last = (*planes[0].shape[:-1], length), length if onto_real else length // 2 + 1
+    dims = tuple(range(len(shape) - many, len(shape)))
+
+    def by_kernel(planes: Planes) -> Planes:
+        kernel = real_kernel(shape, many, sign, room, onto_real)
+        assert kernel is not None, f"real lines of {shape[-many:]} have no kernel in {room} bytes"
+        flat = [x.reshape(*kernel.source.shape[:-1], x.shape[-1]) for x in planes]
+        return tuple(x.reshape(*shape[:-1], last) for x in kernel.run(flat, interpret))
+
+    def by_xla(planes: Planes) -> Planes:
+        return split(XLA_REAL.real(planes, dims, length, sign) if onto_real else XLA_REAL.half(planes, dims, sign))
+
+    def transpose(cts: Planes) -> Planes:
+        return real_fft(cts, many, length, -sign, room, not onto_real, interpret=interpret)
+
+    return linear_on_tpu(by_kernel, by_xla, transpose, planes, interpret)

@@ -15,14 +15,14 @@ import numpy as np
 from jax import Array
 
 from ..collectives.all_to_all import PLANES, Pieces, Ports, Rows
-from ..collectives.wires import Coded, Tiled, Wire, form_of
-from ..kernels.engine import fft_error
+from ..collectives.wires import Tiled
+from ..kernels.base import fft_error
 from ..nufft.grid import gridding as points
 from ..nufft.grid.form import Form, Slots
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Shape
 from . import gridding
-from .engine import in_orders, real_fft
+from .fft import in_orders, real_fft
 from .lines.radices import LANES, SUBLANES
 from .passes import KernelPass, chunk_of, is_direct, one_piece, passes, passes_between, run, supports
 from .strips import task_of
@@ -123,7 +123,7 @@ class WireTrial:
     @property
     def name(self) -> str:
         form = self.form
-        return f"wire_encode and wire_decode of {self.shares} x {form.shape} in {form.form.wire.name}"
+        return f"wire_encode and wire_decode of {self.shares} x {form.shape} in {form.coded.name}"
 
     def given(self) -> list[np.ndarray]:
         return _random([(self.shares, *self.form.shape)] * self.form.form.planes)
@@ -194,11 +194,6 @@ def of_lines(block: Shape, dims: tuple[int, ...], room: int, ports: Ports = PLAN
 def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
     lead = tuple(min(n, 2) for n in shape[:-2]) if many == 2 else (_least(math.prod(shape[:-1]), WIDE),)
     return (RealTrial((*lead, *shape[-many:]), many, room),)
-
-
-def of_wires(share: Shape, wire: Wire) -> tuple[WireTrial, ...]:
-    form = form_of((2, *share), 1, wire) if isinstance(wire, Coded) else None
-    return (WireTrial(form, shares=2),) if isinstance(form, Tiled) else ()
 
 
 def of_points(coils: int, block: Shape, form: Form) -> tuple[PointTrial, ...]:

@@ -91,7 +91,7 @@ def _run(
     interpret: bool,
 ) -> list[Array]:
     (shares, _, rows, _), many = grid.sizes, len(sources)
-    high, bits = min(rows, SUBLANES), grid.form.form.wire.bits + 1
+    high, bits = min(rows, SUBLANES), grid.form.coded.bits + 1
 
     def body(*refs: Ref) -> None:
         def one(j: Array, _: None) -> None:
@@ -116,7 +116,7 @@ def _run(
 
 
 def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: LineSpan) -> None:
-    (target,), bits, exponents = targets, form.form.wire.bits, list[Array]()
+    (target,), bits, exponents = targets, form.coded.bits, list[Array]()
 
     def tile(plane: int, at: int) -> Array:  # read twice, for the largest and for the integers, to save registers
         value: Array = sources[plane][(share, *_place(sources[plane], rows, at))]
@@ -127,18 +127,18 @@ def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
         exponents.append(words.exponent(largest))
         scale = words.scale(bits - exponents[-1], jnp.float32)
         for j, together in enumerate(places):
-            for k, word in enumerate(form.form.wire.pack([words.code(tile(*at), scale, bits) for at in together])):
+            for k, word in enumerate(form.coded.pack([words.code(tile(*at), scale, bits) for at in together])):
                 target[share, begin + k * len(places) + j, rows, :] = word
     (target[share, form.message[1] - 1, rows, :],) = words.pack16([*exponents, jnp.zeros_like(exponents[0])][:2])
 
 
 def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: LineSpan) -> None:
-    (source,), bits = sources, form.form.wire.bits
+    (source,), bits = sources, form.coded.bits
     exponents = words.unpack16([source[share, form.message[1] - 1, rows, :]])
     for (begin, places), exponent in zip(_runs(form), exponents, strict=False):
         scale, many = words.scale(exponent - bits, jnp.float32), form.form.rows // len(places)
         for j, together in enumerate(places):
-            codes = form.form.wire.unpack([source[share, begin + k * len(places) + j, rows, :] for k in range(many)])
+            codes = form.coded.unpack([source[share, begin + k * len(places) + j, rows, :] for k in range(many)])
             for (plane, at), code in zip(together, codes, strict=True):
                 targets[plane][(share, *_place(targets[plane], rows, at))] = words.value(code, scale, bits)
 
@@ -146,7 +146,7 @@ def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
 def _runs(form: Tiled) -> Iterator[tuple[int, list[list[tuple[int, int]]]]]:
     """First word of each run of a group, and the planes and positions that are packed together."""
     inner = form.form
-    step = inner.wire.group // inner.planes
+    step = form.coded.group // inner.planes
     size = inner.length // step
     for run in range(inner.runs):
         parts = [(plane, run * inner.length + part * size) for plane in range(inner.planes) for part in range(step)]

@@ -33,26 +33,15 @@ from ..steps import (
     RingDense,
     SixStep,
 )
-from ..steps.base import Step, reached, wired
+from ..steps.base import Step, reached
 from ..steps.problem import Problem, ready
+from ..steps.sends import wired
 
 LOCAL = (LocalFFT, RealFFT, LocalTrig)
 METHODS: dict[str, tuple[type[Step], ...]] = {
-    "auto": (
-        LocalFFT,
-        RealFFT,
-        LocalTrig,
-        Exchange,
-        InPlace,
-        Pipeline,
-        RingDense,
-        KeptDense,
-        PhaseFFT,
-        SixStep,
-        PackedFFT,
-    ),
-    "transpose": (LocalFFT, RealFFT, LocalTrig, Exchange, InPlace, Pipeline),
-    "cooley-tukey": (LocalFFT, RealFFT, LocalTrig, PhaseFFT, PackedFFT),
+    "auto": (*LOCAL, Exchange, InPlace, Pipeline, RingDense, KeptDense, PhaseFFT, SixStep, PackedFFT),
+    "transpose": (*LOCAL, Exchange, InPlace, Pipeline),
+    "cooley-tukey": (*LOCAL, PhaseFFT, PackedFFT),
     "kdft": (RingDense, KeptDense, Exchange),
 }
 WHOLE = (SixStep, PackedFFT)  # need their dimension to have the length of its matrix; it may be padded or cropped first

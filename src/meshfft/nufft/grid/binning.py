@@ -101,12 +101,7 @@ def _sample(many: int) -> np.ndarray:
 
 
 def _placed(
-    turns: np.ndarray,
-    middles: tuple[int, ...],
-    tiles: _Tiles,
-    form: Form,
-    cell: np.ndarray,
-    offset: np.ndarray,
+    turns: np.ndarray, middles: tuple[int, ...], tiles: _Tiles, form: Form, cell: np.ndarray, offset: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Owners of points, their tiles, and phases in radians. Writes cells and offsets into the given arrays."""
     owner, inside, late = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), np.zeros(len(turns))

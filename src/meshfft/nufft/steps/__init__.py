@@ -16,9 +16,9 @@ that cross the end of a block need it. Points belong to the block with the lowes
 one side only. Type 1 is the adjoint of each step.
 """
 
-from .factors import Deconvolve as Deconvolve
-from .factors import PhaseShift as PhaseShift
-from .grid_cells import TileBalance as TileBalance
+from .grid_steps import Deconvolve as Deconvolve
+from .grid_steps import PhaseShift as PhaseShift
+from .grid_steps import TileBalance as TileBalance
 from .known_points import Interpolate as Interpolate
 from .known_points import ValueExchange as ValueExchange
 from .ring_points import RingPoints as RingPoints

@@ -19,7 +19,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self, cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -30,9 +29,9 @@ from ...kept import Trial
 from ...layout.layout import Cuts, Layout
 from ...machine.chip import Chip
 from ...machine.machine import Machine, Move, Work
-from ...numerics.dtypes import Error
-from ...numerics.split_complex import Block, in_complex
-from ...steps.base import Kernels, Wired
+from ...numerics.split_complex import Block
+from ...steps.base import Kernels
+from ...steps.sends import Wired
 from ..grid.binning import Tables, radix_order
 from ..grid.form import Form, Slots, cost
 from ..grid.gridding import kernels_of
@@ -147,7 +146,7 @@ class ValueExchange(TakesTables, Wired):
         """A gather before each all-to-all and after the last, and the values sent."""
         before, after, parts = math.prod(layout.block), math.prod(self.after(layout).block), self.slots.parts[0]
         batch = math.prod(layout.block[: self._batch(layout)])
-        sent = [parts * self.wire.nbytes((batch, most), itemsize) for most in self.most]
+        sent = [parts * self.message_bytes((batch, most), itemsize) for most in self.most]
         return Work(
             memory_bytes=GATHER_PASSES * (sum(sent) + after * itemsize),
             sent_bytes=sum(sent) * (parts - 1) // parts,
@@ -158,16 +157,16 @@ class ValueExchange(TakesTables, Wired):
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         one = functools.partial(self._apply, layout=layout, operand=cast(Ways, operand))
-        return in_complex(one, block) if self.wire.lossy else jax.tree.map(one, block)
+        return self.on_arrays(one, block)
 
-    def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error(lost=self.wire.error * len(self.most))
+    def passages(self, layout: Layout) -> float:
+        return len(self.most)
 
     def _apply(self, block: Array, layout: Layout, operand: Ways) -> Array:
         first, *others = operand.back if self.transposed else operand.home
         values = _picked(block.reshape(math.prod(block.shape[: self._batch(layout)]), -1), first[0])
         for at in others:
-            values = _picked(exchange_packed(values, self.axes, 1, 1, self.wire), at[0])
+            values = _picked(self.over_wire(exchange_packed)(values, self.axes, 1, 1), at[0])
         return values.reshape(self.after(layout).block)
 
     def insert(self, dim: int) -> "ValueExchange":

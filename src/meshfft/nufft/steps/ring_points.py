@@ -30,8 +30,9 @@ from ...numerics.products import TERMS, Sums, planes_of, product
 from ...numerics.split_complex import Block, Planes, like, split
 from ...numerics.tiles import equal_error
 from ...operators.matrices import Logarithm
-from ...steps.base import Slope, Wired, names
+from ...steps.base import Slope, names
 from ...steps.problem import Numbers
+from ...steps.sends import Wired, hops
 from .point_step import Coordinates, CoordinateStep, clear, fixed
 
 NUMBERS = 2**18  # most complex numbers for a chunk of points
@@ -50,6 +51,9 @@ class RingPoints(CoordinateStep, Wired):
     def numbers(self) -> Numbers:
         return Numbers(dots=(self.dot,))
 
+    def passages(self, layout: Layout) -> float:
+        return hops(math.prod(self.grid.parts), self.transposed)
+
     def error(self, layout: Layout, itemsize: int) -> Error:
         """Errors of sums within products, over their runs, along each other dimension, and over p devices."""
         first, *others = (self.grid.block[j] for j in self._order)
@@ -57,10 +61,7 @@ class RingPoints(CoordinateStep, Wired):
         runs = -(-terms // TERMS)
         added = (min(runs, TOGETHER), -(-runs // TOGETHER), *others, math.prod(self.grid.parts))
         equal = equal_error(terms, self.dot, itemsize)
-        parts = math.prod(self.grid.parts)
-        hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
-        lost = self.wire.error * hops
-        return Error(self.dot.error, equal + sum(added_error(many, itemsize) for many in added), lost)
+        return Error(self.dot.error, equal + sum(added_error(many, itemsize) for many in added), self.lost(layout))
 
     @property
     def _order(self) -> list[int]:
@@ -78,7 +79,7 @@ class RingPoints(CoordinateStep, Wired):
         sides = [self.grid.block[j] for j in self._order]
         beside, chunk = image // max(sides[0], 1), self._chunk(batch)
         rows = sum(math.prod(sides[1:j]) * batch for j in range(2, len(sides) + 1))
-        sent = self.wire.nbytes((sides[0], beside), itemsize)
+        sent = self.message_bytes((sides[0], beside), itemsize)
         kind, rounds = ("two-way ring", parts // 2) if self._both(parts) else ("ring", parts - 1)
         return Work(
             matrix_flops=self.dot.flops * parts * count * beside * padded(sides[0], chip.side),
@@ -102,11 +103,11 @@ class RingPoints(CoordinateStep, Wired):
             return jax.tree.map(lambda x: jnp.full(self.after(layout).block, jnp.sum(x)), block)
         if self.transposed:
             flat = jax.tree.map(lambda x: x.reshape(-1, points.size).T, self.clear_points(block, values))
-            sums = ring_scatter(functools.partial(self._sums, flat, points), self.axes, self.wire)
+            sums = self.over_wire(ring_scatter)(functools.partial(self._sums, flat, points), self.axes)
             return clear(jax.tree.map(functools.partial(self._folded, image=image), sums), image, self.along)
         flat = jax.tree.map(functools.partial(self._flat, image=image), clear(block, image, self.along))
         values_of = functools.partial(self._values, points=points)
-        y = one_shuffle(values_of, flat, self.axes, two_way=self.two_way, wire=self.wire)
+        y = self.over_wire(one_shuffle)(values_of, flat, self.axes, two_way=self.two_way)
         return self.clear_points(jax.tree.map(lambda x: x.T.reshape(values.block), y), values)
 
     def _turned(self, ndim: int) -> list[int]:

@@ -27,16 +27,16 @@ from jax import Array, lax
 
 from ...collectives.all_to_all import exchange_packed
 from ...collectives.ring import ring_fold, ring_scatter
-from ...collectives.wires import EXACT, Wire
 from ...layout.layout import Layout
 from ...machine.chip import Chip
 from ...machine.machine import Move, Work
 from ...numerics import phases
-from ...numerics.dtypes import Error, real_dtype
+from ...numerics.dtypes import real_dtype
 from ...numerics.phases import Limbs
 from ...numerics.split_complex import Planes
 from ...operators.matrices import Logarithm
-from ...steps.base import Slope, Wired
+from ...steps.base import Slope
+from ...steps.sends import Wired, hops
 from ..grid.form import Form, Outs, Slots, cost
 from ..grid.gridding import interpolate, spread
 from .known_points import GATHER_PASSES
@@ -71,13 +71,10 @@ class RingGrid(CoordinateStep, Wired):
         coils = self.batch(layout)
         flops, nbytes = cost(self.form, count, d, coils, itemsize, chip.name)
         tables, block = count * 8 * d, coils * math.prod(self.grid.block) * itemsize
-        each, sent = (
-            tables + 2 * count * coils * itemsize + block,
-            self.wire.nbytes((coils, *self.grid.block), itemsize),
-        )
+        sent = self.message_bytes((coils, *self.grid.block), itemsize)
         return Work(
             vector_flops=flops,
-            memory_bytes=nbytes + self._sorting + parts * each,
+            memory_bytes=nbytes + self._sorting + parts * (tables + 2 * count * coils * itemsize + block),
             sent_bytes=(parts - 1) * sent,
             hops=parts - 1,
             moves=(Move("ring", self.axes, sent, parts - 1),),
@@ -95,11 +92,8 @@ class RingGrid(CoordinateStep, Wired):
         values = super().ends(layout)[1]
         return layout, values.insert(values.ndim - self.points.ndim, len(self.outs), ())
 
-    def error(self, layout: Layout, itemsize: int) -> Error:
-        """A block is rounded once, a sum at every hop."""
-        parts = math.prod(self.grid.parts)
-        hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
-        return Error(lost=self.wire.error * hops)
+    def passages(self, layout: Layout) -> float:
+        return hops(math.prod(self.grid.parts), self.transposed)
 
     @property
     def _sorting(self) -> int:
@@ -130,7 +124,7 @@ class RingGrid(CoordinateStep, Wired):
             assert total is not None
             return total
 
-        values = ring_fold(add, held, self.axes, wire=self.wire)[:, : points.size]
+        values = self.over_wire(ring_fold)(add, held, self.axes)[:, : points.size]
         return jnp.zeros_like(values).at[:, points.order].set(values, unique_indices=True)
 
     def _sums(self, values: Array, points: Sorted) -> Array:
@@ -141,7 +135,7 @@ class RingGrid(CoordinateStep, Wired):
             part = lax.dynamic_slice_in_dim(mine, points.first[at], points.size, 1)
             return spread(part, self._of_block(points, at), self.form, self.grid.block, *self.outs)
 
-        return ring_scatter(term, self.axes, self.wire)
+        return self.over_wire(ring_scatter)(term, self.axes)
 
     def _of_cells(self, operand: Cells) -> tuple[Limbs, Array]:
         place, (re, im) = jax.tree.map(lambda leaf: leaf.reshape(len(leaf), -1), operand)
@@ -243,7 +237,7 @@ class PointExchange(RingGrid):
         parts, d, coils = math.prod(self.grid.parts), len(self.along), self.batch(layout)
         many, count = parts * self.slots, math.prod(self.points.block)
         flops, nbytes = cost(self.form, many, d, coils, itemsize, chip.name)
-        sizes = (many * d * (4 + itemsize // 2), parts * self.wire.nbytes((coils, self.slots), itemsize))
+        sizes = (many * d * (4 + itemsize // 2), parts * self.message_bytes((coils, self.slots), itemsize))
         grid = math.prod(self.grid.block) * coils * itemsize
         return Work(
             vector_flops=flops,
@@ -254,19 +248,21 @@ class PointExchange(RingGrid):
             peak_bytes=2 * grid + 4 * sum(sizes) + 2 * count * coils * itemsize + 4 * count * d * itemsize,
         )
 
-    def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error(lost=self.wire.error * (math.prod(self.grid.parts) > 1))
+    def passages(self, layout: Layout) -> float:
+        return math.prod(self.grid.parts) > 1
 
     def _values(self, held: Array, points: Sorted) -> Array:
         at, _ = self._at(points)
-        values = self._sent(interpolate(held, self._came(points, at), self.form, *self.outs), self.wire)
+        found = interpolate(held, self._came(points, at), self.form, *self.outs)
+        values = self.over_wire(exchange_packed)(found, self.axes, 1, 1)
         lost = jnp.full((len(values), points.size), jnp.nan, values.dtype)
         return lost.at[:, jnp.append(points.order, points.size)[at]].set(values, mode="drop")
 
     def _sums(self, values: Array, points: Sorted) -> Array:
         at, full = self._at(points)
         mine = jnp.where(full.any(), jnp.nan, jnp.take(values, points.order, 1))
-        sent = self._sent(jnp.take(mine, at, 1, mode="fill", fill_value=0), self.wire)
+        filled = jnp.take(mine, at, 1, mode="fill", fill_value=0)
+        sent = self.over_wire(exchange_packed)(filled, self.axes, 1, 1)
         return spread(sent, self._came(points, at), self.form, self.grid.block, *self.outs)
 
     def _at(self, points: Sorted) -> tuple[Array, Array]:
@@ -280,11 +276,8 @@ class PointExchange(RingGrid):
         mine = (at < points.size)[:, None]
         cell, offset = jnp.where(mine, points.cell[at], -1), points.offset[at]
         bits = lax.bitcast_convert_type(offset, jnp.int32).reshape(len(at), -1)
-        table = self._sent(jnp.concatenate([cell, bits], 1).T).T
+        table = exchange_packed(jnp.concatenate([cell, bits], 1).T, self.axes, 1, 1).T
         cell, bits = table[:, : cell.shape[1]], table[:, cell.shape[1] :]
         bits = bits.reshape(*cell.shape, -1) if offset.dtype.itemsize == 8 else bits
         offset = lax.bitcast_convert_type(bits, offset.dtype)
         return Slots(cell, offset, jnp.zeros_like(cell), jnp.int32(len(at)))
-
-    def _sent(self, rows: Array, by: Wire = EXACT) -> Array:
-        return exchange_packed(rows, self.axes, 1, 1, by)

@@ -133,9 +133,8 @@ def _summed(
     what = (setting.mesh, setting.machine, dtype, dots)
     if lengths.size == 0 or frequencies.size == 0:  # a sum of nothing, or at no frequency
         dims = tuple(range(start.ndim - len(lengths.shape), start.ndim))
-        return moved(
-            ring_plan(ScatteredProblem(start, dims, _anyhow(frequencies, len(dims)), *what)).execute(request), out_spec
-        )
+        anyhow = Scattered.turns(np.zeros((*frequencies.shape, len(dims))))
+        return moved(ring_plan(ScatteredProblem(start, dims, anyhow, *what)).execute(request), out_spec)
     problem = ScatteredProblem(start, (), frequencies.settled, *what, tol=_half(plain_number(tol), dtype.name))
     if found is not None:
         assert bound is not None
@@ -206,11 +205,6 @@ def _traced_ends(
         )
     steps = np.ceil(8 * np.log2(np.maximum(widest * 1.001, 1)))  # points that move a little keep the program
     return found, tuple(map(float, 2 ** (steps / 8))) if bound is None else bound
-
-
-def _anyhow(points: Scattered, dims: int) -> Scattered:
-    """As many points in `dims` dimensions, anywhere."""
-    return Scattered.turns(np.zeros((*points.shape, dims)))
 
 
 def _half(tol: object, name: str) -> float:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from jax import Array
 
 from ..collectives.all_to_all import PLANES, Grid, Pieces, Ports
-from ..collectives.wires import Coded, Wire
+from ..collectives.wires import Tiled
 from ..kept import Trial
 from ..machine.chip import Chip
 from ..machine.machine import Machine, Work
@@ -155,11 +155,11 @@ class Sender(Engine[Planes]):
         """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes) to send."""
 
     @abc.abstractmethod
-    def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:
-        """Trials of the kernels that encode and decode such shares, both planes in one message."""
+    def form_trials(self, form: Tiled) -> tuple[Trial, ...]:
+        """Trials of the kernels that encode and decode shares of this form."""
 
     @abc.abstractmethod
-    def wire_cycles(self, share: tuple[int, ...], wire: Coded, reals: int, chip: Chip) -> int:
+    def form_cycles(self, form: Tiled, reals: int, chip: Chip) -> int:
         """Cycles of these kernels for `reals` numbers."""
 
 

@@ -1,16 +1,22 @@
-"""TileBalance: tiles of the fine grid, lent to devices with fewer points.
+"""Steps of the fine grid: Deconvolve and PhaseShift around the transform to it, and TileBalance before its points.
 
-    block  ->  block, followed in its first dimension by rows with lent tiles
+    y[n] = x[n] / product over dimensions of phihat((n - N // 2) / G)                     Deconvolve
+    Y[g] -> Y[g] product over dimensions of exp(sign 2 pi i g (N // 2) / G)               PhaseShift
+    block -> block, followed in its first dimension by rows with lent tiles               TileBalance
 
-In a round, every device sends and receives at most one message of tiles, by one permute; nufft/grid/balance.py plans
-the rounds. The starts of tiles are an operand. The transpose adds the rows to the blocks they were copied from, and
-drops them.
+Deconvolve divides N modes by the transform of the window; n - N // 2 is at most N / 2 from 0, where phihat is large.
+phihat is even, so modes are counted from -N // 2. The FFT counts from 0, and PhaseShift makes up for it. With G = 2 N
+its factors are powers of i.
+
+TileBalance lends tiles to devices with fewer points. In a round, every device sends and receives at most one message of
+tiles, by one permute; nufft/grid/balance.py plans the rounds. The starts of tiles are an operand. The transpose adds
+the rows to the blocks they were copied from, and drops them.
 """
 
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +24,97 @@ import numpy as np
 from jax import Array, lax
 
 from ...collectives.ring import permuted
-from ...layout.layout import Layout, resized, shift
+from ...layout.elements import positions
+from ...layout.layout import Layout, line_shape, resized, shift
 from ...machine.chip import Chip
 from ...machine.machine import Move, Work
-from ...numerics.dtypes import Error
-from ...numerics.split_complex import Block, in_complex
-from ...steps.base import Wired, names
+from ...numerics.dtypes import Error, real_dtype
+from ...numerics.phases import mulmod, roots
+from ...numerics.split_complex import Block, Planes, in_planes, scaled
+from ...steps.base import Step, names
+from ...steps.sends import Wired
+from ..grid.window import Window, gain
 from .point_step import TakesTables, grid_back, grid_last, own_tables, table_specs
 
 Pairs = tuple[tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Factor(Step):
+    """Multiplies by a factor for each position along some dimensions; its own transpose. Abstract."""
+
+    along: tuple[int, ...]
+    dims: ClassVar[tuple[int, ...]] = ()
+
+    def transpose(self, layout: Layout) -> Self:
+        return self
+
+    def insert(self, dim: int) -> Self:
+        return dataclasses.replace(self, along=tuple(shift(d, dim) for d in self.along))
+
+
+@dataclasses.dataclass(frozen=True)
+class Deconvolve(_Factor):
+    grid: tuple[int, ...]
+    window: Window
+
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error(len(self.along) * self.window.worst, condition=gain(self.window) ** len(self.along))
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        size = math.prod(layout.block)
+        nbytes = 2 * size * itemsize
+        return Work(vector_flops=2 * len(self.along) * size, memory_bytes=nbytes, peak_bytes=nbytes)
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        real = real_dtype(jax.tree.leaves(block)[0].dtype)
+        for dim, cells in zip(self.along, self.grid, strict=True):
+            table = jnp.asarray(_reciprocals(self.window, layout.shape[dim], cells).astype(real))
+            at, inside = positions(layout, dim, layout.shape[dim])
+            factor = jnp.where(inside, table[jnp.minimum(at, layout.shape[dim] - 1)], 0)
+            factor = factor.reshape(line_shape(dim, layout.ndim))
+            block = jax.tree.map(functools.partial(scaled, factor=factor), block)
+        return block
+
+    def name(self, layout: Layout) -> str:
+        return f"deconvolve {names(self.along, layout)}"
+
+
+@functools.lru_cache(maxsize=64)
+def _reciprocals(window: Window, modes: int, cells: int) -> np.ndarray:
+    return 1 / window.transform((np.arange(modes) - modes // 2) / cells)
+
+
+@dataclasses.dataclass(frozen=True)
+class PhaseShift(_Factor):
+    middles: tuple[int, ...]
+    sign: int
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """One pass, which XLA fuses with the halo."""
+        size = math.prod(layout.block)
+        nbytes = size * itemsize
+        return Work(vector_flops=6 * len(self.along) * size, memory_bytes=nbytes, peak_bytes=2 * nbytes)
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        real = real_dtype(jax.tree.leaves(block)[0].dtype)
+
+        def run(planes: Planes) -> Planes:
+            for dim, middle in zip(self.along, self.middles, strict=True):
+                cells = layout.shape[dim]
+                at, _ = positions(layout, dim, cells)
+                turns = mulmod(at % cells, jnp.asarray(middle % cells, at.dtype), cells)
+                cos, sin = (part.reshape(line_shape(dim, layout.ndim)) for part in roots(turns, cells, self.sign, real))
+                planes = planes[0] * cos - planes[1] * sin, planes[0] * sin + planes[1] * cos
+            return planes
+
+        return in_planes(run, block)
+
+    def conjugate(self) -> "PhaseShift":
+        return dataclasses.replace(self, sign=-self.sign)
+
+    def name(self, layout: Layout) -> str:
+        return f"phase shift {names(self.along, layout)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +145,7 @@ class TileBalance(TakesTables, Wired):
         """Tiles are copied out, sent and copied in; the block is copied once."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         rest = math.prod(layout.block[d] for d in range(layout.ndim) if d not in self.along)
-        sizes = [self.wire.nbytes((tiles, rest, *self.tile), itemsize) for _, tiles in self.rounds]
+        sizes = [self.message_bytes((tiles, rest, *self.tile), itemsize) for _, tiles in self.rounds]
         moves = tuple(Move("ring", self.axes(layout), nbytes, 1) for nbytes in sizes)
         sent = sum(move.nbytes for move in moves)
         return Work(
@@ -70,18 +158,15 @@ class TileBalance(TakesTables, Wired):
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         one = self._home if self.transposed else self._lent
-        one = functools.partial(one, layout=layout, starts=operand[0])
-        return in_complex(one, block) if self.wire.lossy else jax.tree.map(one, block)
-
-    def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error(lost=self.wire.error)
+        return self.on_arrays(functools.partial(one, layout=layout, starts=operand[0]), block)
 
     def _lent(self, block: Array, layout: Layout, starts: Array) -> Array:
         block = grid_last(block, self.along)
         received, first = [], 0
         for pairs, tiles in self.rounds:
             message = lax.map(functools.partial(self._cut, block), starts[first : first + tiles])
-            received.append(permuted(message, self.axes(layout), _sources(pairs, layout, self.along), self.wire))
+            sources = _sources(pairs, layout, self.along)
+            received.append(self.over_wire(permuted)(message, self.axes(layout), sources))
             first += tiles
         behind = jnp.zeros((block.shape[0], self.rows, *block.shape[2:]), block.dtype)
         behind = _added(behind, jnp.concatenate(received), self._behind(layout))
@@ -96,7 +181,7 @@ class TileBalance(TakesTables, Wired):
         for pairs, many in self.rounds:
             back = tuple((helper, owner) for owner, helper in pairs)
             sources = _sources(back, layout, self.along)
-            message = permuted(tiles[first : first + many], self.axes(layout), sources, self.wire)
+            message = self.over_wire(permuted)(tiles[first : first + many], self.axes(layout), sources)
             kept = _added(kept, message, starts[first : first + many])
             first += many
         return grid_back(kept, self.after(layout), self.along)

@@ -1,0 +1,124 @@
+"""Sends: what steps that send have in common. Either a step sends over one wire, or its own steps send, in chunks."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, Self, TypeVar, cast
+
+import jax
+from jax import Array
+
+from ..collectives.levels import Wires
+from ..collectives.wires import EXACT, Coded, Tiled, Wire, form_of
+from ..layout.layout import Layout, shift
+from ..machine.machine import Machine
+from ..numerics.dtypes import Error
+from ..numerics.split_complex import Block, in_complex
+from .base import Sends, Step, reached
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Wired(Sends):
+    """A step over one wire; a lossy wire sends both planes in one message."""
+
+    wire: Wire = dataclasses.field(default=EXACT, kw_only=True)
+
+    def wired(self, wires: Wires) -> Self:
+        return self if wires.outer == self.wire else dataclasses.replace(self, wire=wires.outer)
+
+    def joint(self, layout: Layout) -> bool:
+        return self.lossy
+
+    @property
+    def wires(self) -> tuple[Wire, ...]:
+        """One after the other."""
+        return (self.wire,)
+
+    @property
+    def lossy(self) -> bool:
+        return self.wire.lossy
+
+    def passages(self, layout: Layout) -> float:
+        """The norm of all losses over that of one passage."""
+        return 1
+
+    def lost(self, layout: Layout) -> float:
+        return self.wire.error * self.passages(layout)
+
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error(lost=self.lost(layout))
+
+    def message_bytes(self, share: Sequence[int], itemsize: int) -> int:
+        """Bytes of a message of this shape, for elements of `itemsize` bytes."""
+        return self.wire.nbytes(share, itemsize)
+
+    def tiles(self, share: Sequence[int]) -> Tiled | None:
+        """The form in which kernels send both planes of such shares."""
+        form = form_of((2, *share), 1, self.wire) if isinstance(self.wire, Coded) else None
+        return form if isinstance(form, Tiled) else None
+
+    def over_wire(self, send: Callable[P, T]) -> Callable[P, T]:
+        """A collective over the wire of this step."""
+        taking: Callable[..., T] = send
+        return cast(Callable[P, T], functools.partial(taking, wire=self.wire))
+
+    def with_wire_of(self, other: "Wired") -> Self:
+        return dataclasses.replace(self, wire=other.wire)
+
+    def with_room(self, room: int) -> Self:
+        """The step with so many bytes of fast memory for kernels that encode and decode."""
+        same = room == self.wire.room
+        return self if same else dataclasses.replace(self, wire=dataclasses.replace(self.wire, room=room))
+
+    def on_arrays(self, function: Callable[[Array], Array], block: Block) -> Block:
+        """A function that sends, of an array or of each plane; of a complex array if planes share a message."""
+        return in_complex(function, block) if self.lossy else jax.tree.map(function, block)
+
+
+@dataclasses.dataclass(frozen=True)
+class InChunks(Sends):
+    """Steps in sequence, one chunk of dimension `dim` at a time; no step transforms `dim`. Abstract."""
+
+    steps: tuple[Step, ...]
+    dim: int  # cut into chunks
+    chunks: int
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return tuple(d for step in self.steps for d in step.dims)
+
+    def pairs(self, layout: Layout) -> tuple[tuple[Step, Layout], ...]:
+        return tuple(zip(self.steps, reached(layout, self.steps), strict=False))
+
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error.of_all(step.error(at, itemsize) for step, at in self.pairs(layout))
+
+    def wired(self, wires: Wires) -> Self:
+        steps = tuple(step.sends.wired(wires) if step.sends else step for step in self.steps)
+        return self if steps == self.steps else dataclasses.replace(self, steps=steps)
+
+    def transpose(self, layout: Layout) -> Self:
+        return dataclasses.replace(self, steps=tuple(step.transpose(at) for step, at in self.pairs(layout))[::-1])
+
+    def conjugate(self) -> Self:
+        return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
+
+    def insert(self, dim: int) -> Self:
+        return dataclasses.replace(self, steps=tuple(step.insert(dim) for step in self.steps), dim=shift(self.dim, dim))
+
+
+def wired(step: Step, layout: Layout, machine: Machine, wires: Wires) -> Step:
+    """The step over the wires of its messages: the outer one for all if any leaves a domain, but for a stage inside."""
+    differ = step.sends and wires.inner != wires.outer
+    if differ and not any(map(machine.leaves, step.work(layout, 8, machine.chip).moves)):
+        wires = Wires(wires.inner, wires.inner)
+    return step.sends.wired(wires) if step.sends else step
+
+
+def hops(parts: int, sums: bool) -> float:
+    """Passages on a ring: of a block one, of a sum the root of t at hop t, as its norm is that of t blocks."""
+    return sum(map(math.sqrt, range(1, parts))) if sums else parts > 1
