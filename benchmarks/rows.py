@@ -6,6 +6,7 @@ One reader, `read`, reads rows of all ages: older rows kept some of these fields
 """
 
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -25,6 +26,7 @@ from meshfft.extras import version_of
 
 Values = dict[str, Any]
 OWN = ("meshfft", "jax", "jaxlib", "numpy")
+CODE = ("src", "benchmarks/*.py", "pyproject.toml")  # pages and results change nothing that rows depend on
 WRONG = "give a file that --rows wrote"
 
 
@@ -89,13 +91,14 @@ def _flat(row: Values) -> Values:
 
 
 def commit() -> str:
-    """The commit of the repository that this runs from; empty if it runs from none."""
+    """The last commit that changed the code of rows, with "-dirty" if it has other changes; empty outside a clone."""
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return ""
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    git = functools.partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True)
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        last = git(["git", "rev-list", "-1", "HEAD", "--", *CODE]).stdout.strip()
+        return last + "-dirty" * bool(git(["git", "status", "--porcelain", "--", *CODE]).stdout)
     except (OSError, subprocess.CalledProcessError):
         return ""
 
