@@ -2,7 +2,7 @@
 
     row = columns of the benchmark + versions, device, cpu, cores, load_before, date, commit, command
 
-One reader, `read`, reads rows of all ages: older rows kept some of these fields in nested objects.
+`meshfft profile` writes versions alone, in `made_by`.
 """
 
 import contextlib
@@ -84,10 +84,8 @@ def _values(line: bytes, place: str) -> Values:
 
 
 def _flat(row: Values) -> Values:
-    made, facts = row.pop("made_by", {}), row.pop("facts", {})
-    if isinstance(made, dict) and made:
-        row = {**row, "versions": {k: v for k, v in made.items() if k != "commit"}, "commit": made.get("commit", "")}
-    return {**row, **facts} if isinstance(facts, dict) else row
+    made = row.pop("made_by", None)
+    return row if made is None else {**row, "versions": made, "commit": ""}
 
 
 def commit() -> str:
