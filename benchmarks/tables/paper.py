@@ -18,8 +18,8 @@ COLUMNS = ("measured", "own", "paper", "blocks", "meshfft", "floor")  # seconds 
 
 def of_paper(values: Sequence[Values]) -> Named:
     rows = [Row.from_dict(one) for one in values]
-    for title, heads, lines in tables(rows):
-        yield f"table {title}", fenced(title, heads, lines)
+    for title, heads, cells in tables(rows):
+        yield f"table {title}", fenced(title, heads, cells)
     table = {family: entries(rows, family) for family in WAYS}
     for family, lines in table.items():
         yield from _of_table(family, {c: {str(one.n): getattr(one, c) for one in lines} for c in COLUMNS})
