@@ -30,7 +30,7 @@ HEADS = ("length", "by", "devices", "seconds", "compile s", "MB received", "MB o
 Convolve = Callable[[Array, Array], Array]
 
 
-def main(lengths: str = "1048576", channels: int = 8, rounds: int = 7, rows: Path | None = None) -> None:
+def main(lengths: str = "65536,1048576", channels: int = 8, rounds: int = 7, rows: Path | None = None) -> None:
     cpu_devices()
     found = [row for length in numbers(lengths) for row in measured(length, channels, rounds)]
     append(rows, found)

@@ -8,11 +8,10 @@ Draw i depends on the seed and i alone: shape, mesh, spec, kind, method, precisi
 
 import random
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import numpy as np
-import typer
 from jax.sharding import PartitionSpec
 
 import meshfft as mf
@@ -20,7 +19,7 @@ from meshfft.inspect.aot import compile_plan, mesh_for, timeline
 from meshfft.layout.layout import AXES
 
 from .common import cpu_devices, mesh_of, table
-from .rows import kept, read
+from .rows import kept
 
 MESHES = ((2,), (5,), (8,), (2, 2), (2, 4), (3, 2), (1, 2, 2), (2, 2, 2))
 PODS = ((4,), (2, 2), (1, 2, 2))
@@ -29,23 +28,11 @@ KINDS = ("fft", "rfft", *(f"{name}-{kind}" for name in ("dct", "dst") for kind i
 METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
 TIERS = ("float32", "bf16x3", "bf16x6", "float64")
 BOUNDS = {"peak": (0.9, 1.02), "seconds": (0.7, 1.3)}  # aims
-WHAT = {"peak": "compiler's bytes / printed", "seconds": "printed seconds / compiler's, modelled"}
 SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)  # quantiles of the table
 Row = dict[str, Any]
 
 
-def main(
-    draws: int = 200,
-    seed: int = 36,
-    topology: str = "",
-    first: int = 0,
-    rows: Path | None = None,
-    figure: Annotated[str, typer.Option(help="BEFORE.jsonl,AFTER.jsonl,PICTURE.png: draws these, compiles none.")] = "",
-) -> None:
-    if figure:
-        before, after, picture = figure.split(",")
-        pictured([[*read(Path(path)).values()] for path in (before, after)], Path(picture))
-        return
+def main(draws: int = 200, seed: int = 36, topology: str = "", first: int = 0, rows: Path | None = None) -> None:
     cpu_devices(wide=True)
     found = list(kept(rows, (row for at in range(first, first + draws) if (row := measured(seed, at, topology)))))
     show(found)
@@ -123,20 +110,3 @@ def _named(found: list[Row], method: str) -> list[Row]:
 def _cells(name: str, ratios: list[float], low: float, high: float) -> list[str]:
     inside = np.mean([low <= ratio <= high for ratio in ratios])
     return [name, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, SHARES)), f"{inside:.0%}"]
-
-
-def pictured(both: list[list[Row]], path: Path) -> None:
-    """The distributions of the ratios, before and after, as steps."""
-    from matplotlib.figure import Figure
-
-    shown = {key: BOUNDS[key] for key in BOUNDS if any(key in row for found in both for row in found)}
-    figure = Figure(figsize=(4.5 * len(shown), 3.5), layout="constrained")
-    every = figure.subplots(1, len(shown), squeeze=False)[0]
-    for axes, (key, (low, high)) in zip(every, shown.items(), strict=True):
-        for name, color, found in zip(("before", "after"), ("0.6", "tab:blue"), both, strict=True):
-            ratios = sorted(row[key] for row in found if key in row)
-            axes.step(ratios, np.arange(1, len(ratios) + 1) / max(len(ratios), 1), color=color, label=name)
-        axes.axvspan(low, high, color="tab:green", alpha=0.15, lw=0)
-        axes.set(xlabel=f"{key}: {WHAT[key]}", ylabel="share of the plans", xlim=(0.2, 1.8), ylim=(0, 1))
-        axes.legend(loc="upper left")
-    figure.savefig(path, dpi=110)

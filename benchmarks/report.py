@@ -86,7 +86,7 @@ def read(paths: Sequence[Path]) -> Rows:
 
 def _understood(values: Values) -> tuple[str, Any]:
     """The kind of a row, and what its section takes; raises for a row of no kind, or without a number."""
-    if "absent" in values and values.keys() & {"library", "peer"}:
+    if "absent" in values and "library" in values:
         return "cases", Row.from_dict({**values, "seconds": _positive(values["seconds"])})
     if "quantity" in values:
         _positive([values["seconds"]])

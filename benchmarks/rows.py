@@ -2,10 +2,11 @@
 
     row = columns of the benchmark + versions, device, cpu, cores, load_before, date, commit, command
 
-One reader, `read`, reads rows of all ages: older rows kept some of these fields in nested objects.
+`meshfft profile` writes versions alone, in `made_by`.
 """
 
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -25,6 +26,7 @@ from meshfft.extras import version_of
 
 Values = dict[str, Any]
 OWN = ("meshfft", "jax", "jaxlib", "numpy")
+CODE = ("src", "benchmarks/*.py", "pyproject.toml")  # pages and results change nothing that rows depend on
 WRONG = "give a file that --rows wrote"
 
 
@@ -82,20 +84,19 @@ def _values(line: bytes, place: str) -> Values:
 
 
 def _flat(row: Values) -> Values:
-    made, facts = row.pop("made_by", {}), row.pop("facts", {})
-    if isinstance(made, dict) and made:
-        row = {**row, "versions": {k: v for k, v in made.items() if k != "commit"}, "commit": made.get("commit", "")}
-    return {**row, **facts} if isinstance(facts, dict) else row
+    made = row.pop("made_by", None)
+    return row if made is None else {**row, "versions": made, "commit": ""}
 
 
 def commit() -> str:
-    """The commit of the repository that this runs from; empty if it runs from none."""
+    """The last commit that changed the code of rows, with "-dirty" if it has other changes; empty outside a clone."""
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return ""
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    git = functools.partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True)
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        last = git(["git", "rev-list", "-1", "HEAD", "--", *CODE]).stdout.strip()
+        return last + "-dirty" * bool(git(["git", "status", "--porcelain", "--", *CODE]).stdout)
     except (OSError, subprocess.CalledProcessError):
         return ""
 

@@ -1,11 +1,12 @@
 """Wires measured: time between two processes over loopback, and errors of each tier and wire.
 
 loopback: 256^3 over two processes of one CPU device, which talk over gloo, forward and back by every wire, interleaved.
-`tc qdisc add dev lo root tbf rate 2gbit burst 4mb latency 20ms` makes it slow; `--link` names the link in the rows.
+`--rate 2gbit` slows it down, in a network of its own (`unshare` and `tc`, on Linux).
 accuracy: lines cut over eight CPU devices, by dense products of every tier and by redistributions over every wire.
 """
 
 import json
+import os
 import random
 import socket
 import subprocess
@@ -29,6 +30,7 @@ from .rows import write
 from .timing import timed
 
 PROCESSES = 2
+SLOW = "ip link set lo up && tc qdisc add dev lo root tbf rate {} burst 4mb latency 20ms"
 MOST_SLICED = 8192  # terms of dense products by slices: CPUs would take an hour for 65536
 DECADES, FIELDS = 12, ("noise", "smooth", "spike", "picture")
 ELLIPSES = (
@@ -45,22 +47,29 @@ def main(
     what: Annotated[str, typer.Argument(metavar="loopback|accuracy")],
     rounds: int = 15,
     size: int = 256,
-    link: str = "loopback",
+    rate: str = "",
     sizes: str = "64,1024,8192,65536",
     rows: Path | None = None,
+    limited: Annotated[bool, HIDDEN] = False,
     process: Annotated[int | None, HIDDEN] = None,
     address: Annotated[str, HIDDEN] = "",
 ) -> None:
     if process is not None:
         one_process(process, address, rounds, size)
+    elif what == "loopback" and rate and not limited:
+        own = (sys.executable, "-m", "benchmarks", *sys.argv[1:], "--limited")
+        os.execvp("unshare", ("unshare", "-rn", "sh", "-c", f'{SLOW.format(rate)} && exec "$0" "$@"', *own))
     elif what == "loopback":
-        found = [{**row, "link": link} for row in loopback(rounds, size)]
+        found = [{**row, "rate": rate} for row in loopback(rounds, size)]
         for row in found:
             print(_words(row))
         write(rows, found)
     elif what == "accuracy":
         found = list(accuracy(numbers(sizes)))
-        _print_accuracy(found)
+        heads = ("n", "method", "precision", "wire", "error_expected", *FIELDS)
+        table(
+            heads, ([*(row[name] for name in heads[:4]), *(f"{row[name]:.1e}" for name in heads[4:])] for row in found)
+        )
         write(rows, found)
     else:
         raise SystemExit(f"{what!r} is not measured here: give loopback or accuracy")
@@ -132,21 +141,6 @@ def fields(n: int) -> np.ndarray:
     picture = sum(by * (((down - y) / a) ** 2 + ((across - x) / b) ** 2 <= 1) for y, x, a, b, by in ELLIPSES)
     smooth = np.fft.ifft(other * 10 ** (-DECADES * k / k.max()))
     return np.stack([white, smooth, spike, np.ravel(picture).astype(complex)])
-
-
-def _print_accuracy(rows: list[Row]) -> None:
-    """At every N the worst of the four fields, and each of them at the longest."""
-    sizes = sorted({row["n"] for row in rows})
-    ways: dict[str, dict[int, Row]] = {}
-    for row in rows:
-        wire = f"FFT, {row['precision']}, wire {row['wire']}"
-        ways.setdefault(f"KDFT, {row['precision']}" if row["method"] == "kdft" else wire, {})[row["n"]] = row
-    lines = []
-    for name, same in ways.items():
-        worst = [f"{max(same[n][field] for field in FIELDS):.1e}" if n in same else "" for n in sizes]
-        printed = max(row["error_expected"] for row in same.values())
-        lines.append([name, f"{printed:.1e}", *worst, *(f"{same[max(same)][field]:.1e}" for field in FIELDS)])
-    table(["how", "printed", *(f"N = {n}" for n in sizes), *(f"{field}, longest" for field in FIELDS)], lines)
 
 
 def _words(row: Row) -> str:

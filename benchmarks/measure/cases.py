@@ -64,7 +64,6 @@ class Case:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Case":
-        values = {"library": values.get("peer"), **values}  # as rows called it before
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: _frozen(values[name]) for name in names if name in values})
 

@@ -50,7 +50,7 @@ class Row:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Row":
         case, seconds = Case.from_dict(dict(values)), tuple(map(float, values["seconds"]))
-        facts = {k: v for k, v in values.items() if k not in (*case.to_dict(), *FOUND, "peer")}
+        facts = {k: v for k, v in values.items() if k not in (*case.to_dict(), *FOUND)}
         return cls(case, seconds, values["error"], values["absent"], facts)
 
 

@@ -2,8 +2,8 @@
 
     cost = sum over passes of max(bundles, memory) + the estimated copies beside them
 
-Nothing runs. `memory` is bytes over the rate of memory; XLA's FFT is the compiler's estimate, compiled with `--by
-kernel,xla` or taken from `--rows FILE`. `--table` writes the file that meshfft/tpu/price.py reads.
+Nothing runs. `memory` is bytes over the rate of memory; XLA's FFT is the compiler's estimate, with `--by
+kernel,xla`. `--table` writes the file that meshfft/tpu/price.py reads.
 """
 
 import json
@@ -28,7 +28,7 @@ from meshfft.tpu.passes import passes, run, supports
 
 from ..common import numbers
 from ..common import table as print_table
-from ..rows import circumstances, kept, read
+from ..rows import circumstances, kept
 from .scheduled import schedules
 
 POINTS = 2**23
@@ -55,8 +55,7 @@ def main(
     for one in (topology or (TOPOLOGIES if table else "v5e:2x2")).split(","):
         many = numbers(lengths or (LENGTHS if table else COMPARED))
         made += kept(rows, compiled(one, many, kinds.split(","), by.split(",")), "libtpu")
-        recorded = read(rows).values() if rows and rows.exists() else made
-        print_table((one, *COLUMNS), lines([row for row in recorded if row["topology"] == one], made, one))
+        print_table((one, *COLUMNS), lines([row for row in made if row["topology"] == one], made, one))
     if table:
         write(table, made)
 

@@ -114,13 +114,12 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         both = self._both(layout)
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
-        passes = 1 if not self.tiled else parts if self.transposed else parts // 2 + (parts != 2)  # over the result
-        passes *= 1 + self.tiled * self._two(layout)
+        passes = parts if self.transposed else parts // 2 + (parts != 2)  # over the result, twice as long in two floats
+        passes = passes * (1 + self._two(layout)) if self.tiled else 1
         memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
         memory += WIRE_PASSES * parts * block * itemsize * self.lossy
-        vector = self._phase_flops(chip) * parts * rows * columns
-        if self.tiled:
-            vector += TILE_FLOPS * parts * -(-others // TILE) * reals * self.dot.pairs
+        started = self.tiled * parts * -(-others // TILE) * reals * self.dot.pairs  # products
+        vector = self._phase_flops(chip) * parts * rows * columns + TILE_FLOPS * started
         if self.dot.slices:  # slices of the block and the matrix, and sums of each run
             runs = -(-columns // RUN)
             numbers = parts * (block + rows * columns)

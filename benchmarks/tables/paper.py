@@ -1,43 +1,30 @@
-"""Series: numbers of benchmarks/results by name and key, which pages quote.
+"""The paper's evaluation: its tables, and series that pages quote.
 
 FFT own                   seconds by size: Table I, a column of COLUMNS; `own/meshfft` has their ratios
 kdft-2d its efficiency    by cores: strong scaling of the paper's algorithm
 single permutes           milliseconds by cores, of the third dimension
-pod compute               seconds by program, compiled for a described pod
-beside jnp-sharded        times as long as meshfft, by the mesh of 256^3
 """
 
 import itertools
-import math
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
 
-from ..measure.measured import Row as Measured
-from ..measure.words import mesh_words
 from ..paper.cases import SCALINGS
 from ..paper.rows import Row, find
-from ..paper.tables import LINKS, WAYS, entries, number
+from ..paper.tables import LINKS, WAYS, entries, tables
+from .text import Named, Series, Values, fenced, hundredths
 
 COLUMNS = ("measured", "own", "paper", "blocks", "meshfft", "floor")  # seconds of a `paper.tables.Entry`
-THEIRS = "swirl-lm"
-USUAL = ("auto", "default", "exact")
-Named = Iterator[tuple[str, "Series"]]
 
 
-class Series(NamedTuple):
-    """Numbers by key, and how one is written."""
-
-    numbers: dict[str, float]
-    form: Callable[[float], str] = number
-
-
-def of_paper(rows: Sequence[Row]) -> Named:
+def of_paper(values: Sequence[Values]) -> Named:
+    rows = [Row.from_dict(one) for one in values]
+    for title, heads, cells in tables(rows):
+        yield f"table {title}", fenced(title, heads, cells)
     table = {family: entries(rows, family) for family in WAYS}
     for family, lines in table.items():
         yield from _of_table(family, {c: {str(one.n): getattr(one, c) for one in lines} for c in COLUMNS})
     pairs = zip(table["KDFT"], table["FFT"], strict=True)
-    yield "KDFT/FFT own", Series({str(a.n): a.own / b.own for a, b in pairs if a.own and b.own}, "{:.2f}".format)
+    yield "KDFT/FFT own", Series({str(a.n): a.own / b.own for a, b in pairs if a.own and b.own}, hundredths)
     for scaling in SCALINGS:
         its = WAYS[scaling.family][0].name
         yield from _of_figure(f"{scaling.name} its", find(rows, figure=scaling.name, algorithm=its, quantity="total"))
@@ -70,41 +57,10 @@ def _of_figure(name: str, rows: Sequence[Row]) -> Named:
     yield from ((f"{name} {what}", Series(it)) for what, it in (("links", links), ("lost", lost)))
     yield f"{name} compute", Series({cores: spent - links[cores] for cores, spent in total.items()})
     yield f"{name} products", Series({str(row.cores): row.parts["products"] for row in rows})
-    yield f"{name} efficiency", Series(efficiency, "{:.2f}".format)
+    yield f"{name} efficiency", Series(efficiency, hundredths)
     yield f"{name} share of links", Series(share, "{:.0f}".format)
 
 
 def _efficiency(total: Mapping[str, float]) -> dict[str, float]:
     first, seconds = next(iter(total.items()))
     return {cores: seconds * int(first) / int(cores) / spent for cores, spent in total.items()}
-
-
-def of_programs(rows: Sequence[Mapping[str, Any]]) -> Named:
-    for name in ("plan", "compute"):
-        seconds = {program(row): row[f"modelled_{name}"] for row in rows if f"modelled_{name}" in row}
-        yield f"pod {name}", Series(seconds)
-
-
-def program(row: Mapping[str, Any]) -> str:
-    """The name of a compiled program: 8192@2048-any-int16, 2048@256-cooley-tukey-natural, 2048@256-swirl-lm."""
-    ways = [row[name] for name in ("method", "order", "precision", "wire", "engine")]
-    words = [word for word in ways if word not in USUAL] if row["by"] != THEIRS else [THEIRS]
-    return "-".join([f"{row['shape'][0]}@{math.prod(row['mesh'])}", *words])
-
-
-def of_baselines(rows: Sequence[Measured], programs: Sequence[Mapping[str, Any]]) -> Named:
-    """256^3 by others over meshfft in natural order, by mesh."""
-    medians = {(row.case.name, mesh_words(row.case)): row.median or math.nan for row in rows}
-    ours = {mesh: spent for (name, mesh), spent in medians.items() if name == "meshfft transpose natural"}
-    theirs = {mesh: medians["jnp-sharded", mesh] / spent for mesh, spent in ours.items()}
-    yield "beside jnp-sharded", Series(theirs, "{:.0f}".format)
-    times = [(row["program"], statistics.median(row["seconds"])) for row in programs]
-    for kind, how in (("once", "alone"), ("a turn", "a turn")):
-        best = min(spent for one, spent in times if (one["by"], one["kind"]) == ("mpi4py-fft", kind))
-        mine = {",".join(map(str, one["mesh"])): best / spent for one, spent in times if one["how"] == how}
-        yield f"beside mpi4py-fft {kind}", Series(mine, "{:.2f}".format)
-
-
-def of_authors(rows: Sequence[Measured]) -> Named:
-    loads = [row.facts["load_before"] for row in rows]
-    yield "here load", Series({"least": min(loads), "most": max(loads)}, "{:.1f}".format)

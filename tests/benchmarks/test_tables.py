@@ -1,0 +1,144 @@
+"""`python -m benchmarks tables`: its parts, and the tables and numbers of the pages."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.rows import read
+from benchmarks.tables import marks, parts
+from benchmarks.tables.marks import MARK, Quotes, marked_pages, quotes, remade
+from benchmarks.tables.parts import PARTS, Part
+from benchmarks.tables.text import Series
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NUMBER = r"\**[<>~]?[\d.,]+(e[-+]?\d+)?( ?(us|ms|s|min|[kMGT]B|%|x))?\**"
+CONSTANTS = {("accuracy.md", "largest loss per passage")}  # columns of numbers that follow from definitions
+# Both may only shrink, as `tables` makes rows: pages with rows of several commits or of one that is not known, and
+# numbers whose rows were not saved.
+MIXED = {"README.md", "accuracy.md", "compilation.md", "dense.md", "kernels.md", "pods.md", "profile.md", "speed.md"}
+MIXED |= {"paper.md", "scattered.md", "walks.md"}
+UNMADE = {"beside jaxdecomp", "plans", "tolerance", "pod played ms", "pod plan ms"}
+
+
+@pytest.fixture(scope="module")
+def found() -> Quotes:
+    return quotes()
+
+
+@pytest.mark.parametrize("path", marked_pages(), ids=lambda path: path.name)
+def test_pages_have_the_numbers_of_the_rows(path: Path, found: Quotes) -> None:
+    """Catches a number that differs from its row: `python -m benchmarks tables --pages` mends it."""
+    unknown = list[str]()
+    assert remade(path.read_text(), found, unknown.append) == path.read_text()
+    assert all(any(name.startswith(one) for one in UNMADE) for name in unknown), unknown
+
+
+def test_pages_have_rows_of_one_commit(found: Quotes) -> None:
+    """Catches a page that compares rows of two programs, and a page that is still called so."""
+    mixed = {path.name for path in marked_pages() if not one_commit(found.made_at(path.read_text()))}
+    assert mixed == MIXED
+
+
+def one_commit(commits: set[str]) -> bool:
+    return len(commits) == 1 and all(re.fullmatch("[0-9a-f]{40}", one) for one in commits)
+
+
+def test_no_number_that_has_rows_is_called_unmade(found: Quotes) -> None:
+    """Catches a number whose rows are there and which no test compares with them."""
+    unknown = list[str]()
+    for path in marked_pages():
+        remade(path.read_text(), found, unknown.append)
+    assert {one for one in UNMADE if any(name.startswith(one) for name in unknown)} == UNMADE
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_tables_of_numbers_are_made(path: Path) -> None:
+    """Catches a table whose numbers are typed: no row corrects them."""
+    typed = {head for head, cells in columns(MARK.sub("", path.read_text())) if is_numbers(cells)}
+    assert {(path.name, head) for head in typed} <= CONSTANTS
+
+
+def columns(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Head and cells of every column of every Markdown table."""
+    for table in re.findall(r"(?:^\|.*\|$\n?)+", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE):
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        yield from ((head, [*cells]) for head, _, *cells in zip(*rows, strict=False))
+
+
+def is_numbers(cells: list[str]) -> bool:
+    """Most cells are numbers, or lists of them, with units."""
+    filled = [cell for cell in cells if cell]
+    return 2 * sum(bool(re.fullmatch(rf"{NUMBER}([,;] {NUMBER})*", cell)) for cell in filled) > len(filled)
+
+
+def test_typed_numbers_are_found() -> None:
+    """Catches a rule that finds no table, or calls a table of words one of numbers."""
+    table = "| a | ms | by |\n|---|---|---|\n| x | 12.5 | 3 devices |\n| y | **0.1**, 2e-07 | |\n| z | - | jax |\n"
+    assert [is_numbers(cells) for _, cells in columns(f"text\n\n{table}\ntext")] == [False, True, False]
+
+
+def test_one_quantity_has_one_number(found: Quotes) -> None:
+    """Catches rows of the model and of compiled programs that are of commits with different plans."""
+    planned, compiled = found.values["FFT meshfft"], found.values["pod plan"]
+    assert isinstance(planned, Series) and isinstance(compiled, Series)
+    assert compiled.numbers["8192@2048-natural"] == pytest.approx(planned.numbers["8192"], rel=1e-6)
+
+
+def test_marks_name_rows(found: Quotes) -> None:
+    """Catches a mark of no row that keeps an old number, and a quotient the wrong way round."""
+    assert float(found.text("kdft-2d its products 2/128")) == pytest.approx(64, rel=0.01)
+    for name in ("FFT own 100", "FFT natural own", "table of nothing"):
+        with pytest.raises(ValueError, match="the rows have no"):
+            remade(f"<!--={name}-->1<!--/-->", found)
+
+
+def test_the_measured_parts_take_three_hours() -> None:
+    """Catches a part that is added without its time, or makes the run longer than was promised."""
+    assert sum(part.minutes for part in PARTS) <= 180
+    assert len({part.name for part in PARTS}) == len(PARTS)
+
+
+def test_rows_belong_to_parts() -> None:
+    """Catches rows that no table needs."""
+    assert {path.stem for path in parts.RESULTS.glob("*.jsonl")} <= {part.name for part in PARTS}
+
+
+def test_a_part_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a command that runs twice at one commit, rows of two commits in a file, and rows lost by a failure."""
+    ran = list[str]()
+
+    def process(words: list[str], **_: Any) -> None:
+        ran.append(words[2])
+        if len(ran) == 2:
+            raise subprocess.CalledProcessError(1, words)
+        Path(words[-1]).write_text(json.dumps({"seconds": len(ran), "commit": "x"}) + "\n")
+
+    monkeypatch.setattr(parts, "RESULTS", tmp_path)
+    monkeypatch.setattr(subprocess, "run", process)
+    part = Part("two", lambda rows: iter(()), ["first", "second"])
+    part.path.write_text('{"commit": "old", "command": "python -m first"}\n')
+    with pytest.raises(subprocess.CalledProcessError):
+        parts.run(part, "new")
+    assert [row["commit"] for row in read(part.path).values()] == ["old"]
+    parts.run(part, "new")
+    parts.run(part, "new")
+    assert ran == ["first", "second", "second"]
+    assert [(row["commit"], row["command"]) for row in read(part.path).values()] == [
+        ("new", "python -m first"),
+        ("new", "python -m second"),
+    ]
+
+
+def test_changes_that_are_not_committed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches rows of a program that nobody can find again."""
+    monkeypatch.setattr(marks.files, "commit", lambda: "0123-dirty")
+    with pytest.raises(SystemExit, match="commit them first"):
+        marks.main(only=["clusters"])
+    with pytest.raises(SystemExit, match="no part is called cluster: there are programs"):
+        marks.main(only=["cluster"])
