@@ -53,11 +53,11 @@ def regret(seed: int, at: int) -> Row | None:
     except ValueError as refused:
         print(f"draw {at}: refused: {refused}")
         return None
-    if plans[0].seconds > SLOWEST:
-        print(f"draw {at}: left out: planned at {plans[0].seconds:.3g} s")
+    if (planned := plans[0].machine.seconds(plans[0].work).total) > SLOWEST:
+        print(f"draw {at}: left out: planned at {planned:.3g} s")
         return None
     x = mf.shard(noise(shape, how["dtype"]), mesh, spec)
-    calls = {plan.walk: partial(plan, x) for plan in plans}
+    calls = {plan.walk: partial(plan.__call__, x) for plan in plans}
     seconds = {walk: one.median for walk, one in timed(calls, 1).items()}
     near = {walk: call for walk, call in calls.items() if seconds[walk] <= SLOW * min(seconds.values())}
     rounds = min(max(int(PATIENCE / sum(seconds[walk] for walk in near)), LEAST), ROUNDS)

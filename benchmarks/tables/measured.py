@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from ..measure.measured import Row as Measured
 from ..measure.words import NONE, mesh_words, ms, shape_words
+from ..nodes import HEADS, cells
+from ..plans import BOUNDS
 from ..report import grouped
 from ..wires import FIELDS
 from .modelled import THEIRS
@@ -206,8 +208,20 @@ def profile(rows: Sequence[Values]) -> Named:
 
 def plans(rows: Sequence[Values]) -> Named:
     peaks = [row["peak"] for row in rows]
-    yield "plans", Series(extremes(peaks) | {"median": statistics.median(peaks), "draws": len(peaks)}, hundredths)
+    yield "plans", Series(extremes(peaks) | {"median": statistics.median(peaks)}, hundredths)
+    exceeded = sum(one > BOUNDS["peak"][1] for one in peaks)
+    yield "plans number", Series({"draws": len(peaks), "exceeded": exceeded}, "{:.0f}".format)
 
 
 def tolerance(rows: Sequence[Values]) -> Named:
     yield "tolerance", Series({"worst": max(row["error"] for row in rows)}, hundredths)
+
+
+def nodes(rows: Sequence[Values]) -> Named:
+    yield "table nodes", markdown(HEADS, map(cells, rows))
+
+
+def regret(rows: Sequence[Values]) -> Named:
+    for name in ("plan", "measured"):
+        values = [row[name] for row in rows]
+        yield f"regret {name}", Series(extremes(values) | {"median": statistics.median(values)}, hundredths)
