@@ -26,6 +26,7 @@ from .sends import InChunks
 COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
 SUBLANES = 8  # rows of a tile
+MISALIGNED = 29  # more if a chunk ends within a tile: 500^3 on v5e, by the compiler's cycles
 CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
 
@@ -142,6 +143,7 @@ class Pipeline(InChunks, Kernels):
         """Passes over the block besides its kernels: transposing, packing and joining that they do not do."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
+        joins += MISALIGNED * (self.dim == last - 1 and self._cut(layout)[0].size % SUBLANES > 0)
         ordered = 0 if self._sender.keeps_order(layout.block) else COPIES
         writes = self._sender.direct(layout.block, self._local.dims, self._ports(self._cut(layout)[0]))
         return ordered + (0 if writes else 2 * packs) + (0 if self._read(layout) else joins)
