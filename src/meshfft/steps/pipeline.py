@@ -79,6 +79,7 @@ class Pipeline(InChunks, Kernels):
                 one = layout.resize(self.dim, max(layout.shape[self.dim] // many, 1))
                 alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
                 peak = ends + 3 * block + 2 * max(alive)
+                works = [total([step.work(at, itemsize, chip)] * many) for step, at in self.pairs(one)]
             sent = sum(exchange.message_bytes(one, itemsize) for one in shares)
         summed = total(works)
         return dataclasses.replace(
