@@ -204,15 +204,16 @@ def test_plans_keep_data_off_the_slow_level() -> None:
 
 
 def test_moves_are_priced_by_their_slower_level() -> None:
-    """Catches levels added up, and a start that is paid once for many messages."""
+    """Catches levels added up, a start that is paid once for many messages, and a hop that is not paid."""
     machine = placed(topology("4*h100:8"), (32,), ("x",))
     chip, nbytes = CHIPS["h100"], 2**28
     assert chip.outer is not None and chip.start is not None
-    expected = nbytes * 24 / 32 / chip.outer.value + 24 * chip.start.value
+    expected = nbytes * 24 / 32 / chip.outer.value + 24 * chip.start.value + chip.hop.value
     assert machine.move_seconds(Move("all-to-all", ("x",), nbytes, 3)) == pytest.approx(3 * expected)
     fast = machine.move_seconds(Move(STAGES[0], ("x",), nbytes, 1))
     assert fast == pytest.approx(nbytes * 7 / 8 / chip.link.value + chip.hop.value)
-    assert machine.permute_seconds([(7, 8)], nbytes) == pytest.approx(nbytes / chip.outer.value + chip.start.value)
+    alone = nbytes / chip.outer.value + chip.start.value + chip.hop.value
+    assert machine.permute_seconds([(7, 8)], nbytes) == pytest.approx(alone)
 
 
 def test_words_of_a_mesh_over_slices() -> None:
