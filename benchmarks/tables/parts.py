@@ -131,5 +131,5 @@ def _commands(rows: Sequence[Values]) -> set[str]:
 
 
 def missing(part: Part) -> list[str]:
-    """What a part needs and is not here."""
+    """Missing requirements of a part."""
     return [one for one in part.needs if not (ROOT / one).exists() and not installed(one)]

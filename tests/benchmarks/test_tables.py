@@ -19,8 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NUMBER = r"\**[<>~]?[\d.,]+(e[-+]?\d+)?( ?(us|ms|s|min|[kMGT]B|%|x))?\**"
 CONSTANTS = {("accuracy.md", "largest loss per passage")}  # columns of numbers that follow from definitions
-# Both may only shrink, as `tables` makes rows: pages with rows of several commits or of one that is not known, and
-# numbers whose rows were not saved.
+# Both may only shrink: pages whose rows are of several or unknown commits, and numbers without saved rows.
 MIXED = {"README.md", "accuracy.md", "compilation.md", "dense.md", "kernels.md", "pods.md", "profile.md", "speed.md"}
 MIXED |= {"hosts.md", "paper.md", "scattered.md", "walks.md"}
 UNMADE = {"beside jaxdecomp", "plans", "tolerance", "pod played ms"}
@@ -40,7 +39,7 @@ def test_pages_have_the_numbers_of_the_rows(path: Path, found: Quotes) -> None:
 
 
 def test_pages_have_rows_of_one_commit(found: Quotes) -> None:
-    """Catches a page that compares rows of two programs, and a page that is still called so."""
+    """Catches a page that mixes commits, and a page in MIXED that no longer does."""
     mixed = {path.name for path in marked_pages() if not one_commit(found.made_at(path.read_text()))}
     assert mixed == MIXED
 
@@ -136,7 +135,7 @@ def test_a_part_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest
 
 
 def test_changes_that_are_not_committed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches rows of a program that nobody can find again."""
+    """Catches rows made by uncommitted code."""
     monkeypatch.setattr(marks.files, "commit", lambda: "0123-dirty")
     with pytest.raises(SystemExit, match="commit them first"):
         marks.main(only=["clusters"])

@@ -35,7 +35,7 @@ LONGEST = 1024  # most points of a prime factor; a dense step makes longer matri
 LONG_HELD = 160  # bytes per number of a line longer than a chunk, by TPU v5e's compiler
 TWIDDLE_FLOPS = 200  # per complex number: four products and two sums, in pairs of float32
 TWIDDLE_PASSES = 4  # with a transpose
-START_FLOPS = 230_000_000  # what a product of few lines costs besides: 39 us on v5e, by the compiler's cycles
+START_FLOPS = 230_000_000  # overhead of one product of few lines: 39 us on v5e, by compiled cycles
 TABLE = 2**16  # most points whose twiddle factors are a host table
 
 

@@ -87,7 +87,7 @@ class Machine:
     network: Network | None = None  # None if every device reaches every other alike
     devices: int = 1
     device: jax.Device | None = None  # a local device for kernel trials; None without one
-    failed: tuple[str, ...] = ()  # kernels that failed there; XLA's takes their place
+    failed: tuple[str, ...] = ()  # kernels that failed there; XLA's replace them
 
     @property
     def caveat(self) -> str | None:

@@ -134,7 +134,7 @@ class Dot(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """Real products per multiplication: of the terms whose product is not too small to matter."""
+        """Real products per multiplication, without pairs of terms that are negligible."""
         return max(self.terms * (self.terms + 1) // 2, 1)
 
     @property

@@ -26,7 +26,7 @@ from .sends import InChunks
 COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
 SUBLANES = 8  # rows of a tile
-MISALIGNED = 29  # more if a chunk ends within a tile: 500^3 on v5e, by the compiler's cycles
+MISALIGNED = 29  # more passes if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
 CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
 

@@ -32,7 +32,7 @@ from .problem import Least, Numbers, Problem, ready
 from .sends import Wired, hops
 
 PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
-TILE_FLOPS = 16_000  # what starting a product of a tile costs on CPUs, in other operations
+TILE_FLOPS = 16_000  # cost of starting one tile's product on a CPU, in flops
 WIRE_PASSES = 2  # each shard is decoded before its product
 SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
 GAUSS_PASSES = 2  # per shard, the sum and the difference of its planes are read and written

@@ -112,7 +112,7 @@ class InChunks(Sends):
 
 
 def wired(step: Step, layout: Layout, machine: Machine, wires: Wires) -> Step:
-    """The step over the wires of its messages: the outer one for all if any leaves a domain, but for a stage inside."""
+    """The step with its wires: the outer wire if a message leaves a domain, except in an inner stage."""
     differ = step.sends and wires.inner != wires.outer
     if differ and not any(map(machine.leaves, step.work(layout, 8, machine.chip).moves)):
         wires = Wires(wires.inner, wires.inner)
@@ -120,5 +120,5 @@ def wired(step: Step, layout: Layout, machine: Machine, wires: Wires) -> Step:
 
 
 def hops(parts: int, sums: bool) -> float:
-    """Passages on a ring: of a block one, of a sum the root of t at hop t, as its norm is that of t blocks."""
+    """Loss on a ring, in passages: 1 for blocks; for sums, sqrt(t) at hop t, the norm of t blocks."""
     return sum(map(math.sqrt, range(1, parts))) if sums else parts > 1
