@@ -108,7 +108,7 @@ class Pipeline(InChunks, Kernels):
 
     def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
         """XLA's passes over the block to encode and decode words, or the cycles of kernels that do."""
-        if form := self._exchange.tiles(self._shares(layout)[0]):
+        if chip.clock and (form := self._exchange.tiles(self._shares(layout)[0])):
             return 0, self._sender.form_cycles(form, math.prod(layout.block) * itemsize // form.coded.real, chip)
         return self._exchange.coding(chip), 0
 
