@@ -53,7 +53,7 @@ def regret(seed: int, at: int) -> Row | None:
     except ValueError as refused:
         print(f"draw {at}: refused: {refused}")
         return None
-    if (planned := plans[0].machine.seconds(plans[0].work).total) > SLOWEST:
+    if (planned := _price(plans[0])) > SLOWEST:
         print(f"draw {at}: left out: planned at {planned:.3g} s")
         return None
     x = mf.shard(noise(shape, how["dtype"]), mesh, spec)
@@ -79,5 +79,8 @@ def ranked(shape: tuple[int, ...], mesh: Any, spec: Any, how: Mapping[str, Any])
     with mock.patch.object(planning, "MOST_TRIALS", WALKS):
         plans = planning.candidates(planning.Placement(shape, mesh, spec), *records_of(how))
     once = [*{plan.walk: plan for plan in reversed(plans)}.values()][::-1]
-    prices = [price_of(plan.walk, plan.machine, plan.dtype.itemsize) for plan in once]
-    return [plan for plan, price in zip(once, prices, strict=True) if price <= HOPELESS * prices[0]]
+    return [plan for plan in once if _price(plan) <= HOPELESS * _price(once[0])]
+
+
+def _price(plan: Plan) -> float:
+    return price_of(plan.walk, plan.machine, plan.dtype.itemsize)

@@ -33,7 +33,16 @@ GRIDS = {"8": ("1,8", "8,1"), "2,4": ("2,4", "4,2")}  # of jaxDecomp, that are s
 DENSE = {"dense, ms": "dense, uniform", "FFT, ms": "FFT", "finufft, ms": "finufft"}
 RATIOS, ERRORS = ("dense / FFT", "dense / finufft"), ("error, dense", "error, finufft")
 INVERSES = ("x, c64", "scaled x, c64", "x, c128", "scaled x, c128")
-SCATTERED = ("points", "tol", "type 2, placed", "finufft", "type 1, placed", "finufft", "ratios 2, 1", "errors")
+SCATTERED = (
+    "points",
+    "tol",
+    "type 2, placed",
+    "finufft",
+    "type 1, placed",
+    "finufft",
+    "ratios 2, 1",
+    "errors: ours, finufft",
+)
 CONVOLUTIONS = ("length", "by", "devices", "seconds", "compile", "received by a device", "temporaries", "errors")
 HERE = ("array", "mesh", "the authors' program", *("cooley-tukey", "ratio", "auto", "ratio"), "errors: theirs, ours")
 
