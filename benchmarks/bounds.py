@@ -1,14 +1,15 @@
 """Errors over the bounds that plans print: by tier, method, line and N. None may be above 1.
 
-Lines of N numbers on one CPU device and cut over eight. Errors are relative, in L2, against the FFT in np.longdouble,
-which has more digits than float64 on x86 alone; of dense products of more than 4096 terms at eight frequencies, that of
-the wave among them, against sums that are added in pairs.
+Lines of N numbers on one CPU device and cut over eight, or on the GPUs here (--device gpu). Errors are relative, in L2,
+against the FFT in np.longdouble, which has more digits than float64 on x86 alone; of dense products of more than 4096
+terms at eight frequencies, that of the wave among them, against sums that are added in pairs.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
@@ -16,7 +17,7 @@ import meshfft as mf
 from meshfft.numerics.dtypes import TIERS
 from meshfft.numerics.phases import host_roots
 
-from .common import cpu_devices, mesh_of, numbers, relative, table
+from .common import mesh_of, numbers, relative, start, table
 from .rows import kept
 
 LINES = ("constant", "alternating", "wave", "spike", "ramp", "noise", "mixed")
@@ -32,11 +33,12 @@ def main(
     sizes: str = "64,131,1000,4096,16384,65536,1048576",
     methods: str = "kdft,transpose,cooley-tukey,auto",
     tiers: str = ",".join(TIERS),
+    device: str = "cpu",
     rows: Path | None = None,
 ) -> None:
-    cpu_devices(wide=True)
+    start(device, wide=True)
     found = list[Row]()
-    meshes = [mesh_of((count,)) for count in (1, 8)]
+    meshes = [mesh_of((count,)) for count in (1, 8) if count <= len(jax.devices())]
     ways = ((m, t) for m in methods.split(",") for t in tiers.split(",") if not TIERS[t].terms or m == "kdft")
     for n, (method, tier) in ((n, way) for way in list(ways) for n in numbers(sizes)):
         if TIERS[tier].slices and n > SLICED[method]:

@@ -1,7 +1,8 @@
 """Transforms at scattered points beside finufft on two threads, in one process: CPU time and wall time.
 
-The image is on 8 CPU devices; values are in the caller's order, or in the plan's ("placed"). Errors are against direct
-float64 sums, at 300 random points (type 2) or samples of the image (type 1; 30 beyond 100,000 points).
+The image is on 8 CPU devices, or on the GPUs here (--device gpu); values are in the caller's order, or in the plan's
+("placed"). Errors are against direct float64 sums, at 300 random points (type 2) or samples of the image (type 1; 30
+beyond 100,000 points).
 """
 
 import functools
@@ -13,12 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 import meshfft as mf
 from meshfft.extras import installed
 
-from .common import cpu_devices, mesh_of, noise, numbers, relative, spec_of, table
+from .common import mesh_of, noise, numbers, relative, spec_of, start, table
 from .measure.cases import balanced
 from .measure.flags import CALM
 from .rows import kept
@@ -48,11 +50,12 @@ def main(
     trajectory: str | None = None,
     points: int = 1_000_000,
     rounds: int = 7,
+    device: str = "cpu",
     rows: Path | None = None,
 ) -> None:
     for variable, value in CALM.items():  # read by finufft's threads when it is imported, which is later
         os.environ.setdefault(variable, value)
-    cpu_devices()
+    start(device)
     sizes = numbers(shape)
     if len(sizes) not in TRAJECTORIES:
         raise SystemExit(f"--shape {shape} has {len(sizes)} dimensions: give 2 or 3")
@@ -107,7 +110,7 @@ def trajectory_of(name: str, dims: int, many: int, rng: np.random.Generator) -> 
 
 
 def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]:
-    sizes = balanced(8, x.ndim)
+    sizes = balanced(len(jax.devices()), x.ndim)
     mesh, spec = mesh_of(sizes), spec_of(sizes)
     plan, seconds, _ = clocked(
         lambda: mf.scattered_plan(x.shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, tol=tol, origin="centre")

@@ -24,8 +24,10 @@ from ..inspect.rates import measured_rates
 from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
 from ..kept import folder_in_use
 from ..layout.layout import Spec, axis_sizes
+from ..layout.memory import allocated
 from ..machine.chips import chip_for
 from ..machine.machine_file import machine_text, measured_chip
+from ..numerics.units import quantity
 from ..plans.measured import fastest
 from ..plans.options import records_of
 from ..plans.plan import Plan
@@ -156,13 +158,17 @@ def profile(
     with tempfile.TemporaryDirectory() as scratch, bar(runs, in_bytes=False) as progress:
         progress.begin("run")
         found = profiled(plan, laid, runs, trace or Path(scratch), lambda: progress.advance(1))
-    record, files = {**_facts(plan, laid), **found.to_dict()}, {"trace": trace, "figure": figure, "rows": rows}
+    record = {**_facts(plan, laid), "allocated_bytes": allocated(laid.local_devices), **found.to_dict()}
+    files = {"trace": trace, "figure": figure, "rows": rows}
     _write(found, record, figure, rows)
     if as_json:
         print_json({**record, **{name: path and str(path) for name, path in files.items()}})
         return
     say(f"{plan}\n")
     _print_breakdown(found, record["how"])
+    if record["allocated_bytes"] is not None:
+        most, planned = quantity(record["allocated_bytes"], "B"), quantity(plan.peak_bytes, "B")
+        say_filled(f"The allocator of a device gave at most {most}; the plan has {planned}.")
     for path in filter(None, files.values()):
         say(f"Wrote {path}{', to open at https://ui.perfetto.dev' * (path is trace)}.")
 

@@ -175,7 +175,7 @@ def ikdftn(
             raise ValueError(f"axis {dim} has {n} samples and {one.size} points: give one for each")
     goal = resized(start, dims, sizes)
     forward = sampled(goal.shape, dims, chosen, norm, dtype)
-    where = (setting.mesh, setting.machine, dtype, options.dots(setting.dtype, setting.machine.chip.unit))
+    where = (setting.mesh, setting.machine, dtype, options.dots(setting.dtype, setting.machine.chip))
     how_solved = Options("kdft", ring=options.ring)
     system = System(goal, start, forward, chosen, how_solved, *where, tikhonov, truncation, method, tol, iterations)
     solved = solution(arrays, system)

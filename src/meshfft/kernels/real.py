@@ -52,7 +52,8 @@ class XlaReal(RealEngine):
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """Half the arithmetic of the complex transform, and its passes over half the bytes."""
         whole = XLA.work(lines, itemsize, chip)
-        half, more = (whole.vector_flops // 2, whole.matrix_flops // 2), lines.points * itemsize * chip.cached
+        half = whole.vector_flops // 2, whole.matrix_flops // 2
+        more = lines.points * itemsize * (chip.cached + 2 * (chip.switched and lines.onto_real))
         return dataclasses.replace(
             whole, vector_flops=half[0], matrix_flops=half[1], peak_bytes=whole.peak_bytes + more
         )

@@ -28,6 +28,7 @@ from .bluestein import chirp_fft, folds, is_awkward
 # which read and write planes. Fitted to the cycles of TPU v3 and v5p.
 UNIT_PASSES = 3
 STAGE_PASSES = 5
+CALL_DIMS = 3  # most dimensions of one call
 MOVED_PASSES = 4  # on a GPU, if dimensions are behind the lines: all is transposed there and back
 BATCH_BYTES = 2**25  # a batch and its transform about fill the second-level cache of an H100 or H200
 COPIES = 5  # of a batch: sliced, in lines, transformed, transposed back, and a workspace
@@ -59,7 +60,11 @@ class Xla(Engine[Array]):
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """Products on a matrix unit, else 5 N log2 N flops a line; dimensions behind are transposed there and back."""
         points, wide = lines.points, 2 if self.chirp and not chip.cached else 1
+        moved = any(d not in lines.dims for d in range(min(lines.dims), len(lines.block)))
         copies = 2 if chip.cached and not self.chirp else 3 * wide  # XLA for CPUs transposes into the result
+        if chip.switched and not self.chirp:  # the result, cuFFT's workspace, and lines of dimensions that are moved
+            several = len(lines.dims) > CALL_DIMS
+            copies = 2 + (moved or several) + several
         alive = (math.prod(lines.block) + copies * points) * itemsize
         if chip.side > 1:
             radices = [radix for length in lines.lengths for radix in stages(length, chip.side)]
@@ -72,7 +77,7 @@ class Xla(Engine[Array]):
                 peak_bytes=alive,
             )
         behind = sum(d not in lines.dims for d in range(min(lines.dims), len(lines.block)))
-        passes = 2 * len(lines.dims) + (MOVED_PASSES * (behind > 0) if chip.switched else 10 * behind)
+        passes = 2 * len(lines.dims) + (MOVED_PASSES * moved if chip.switched else 10 * behind)
         flops = round(points * sum(map(flops_of, lines.lengths)))
         return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)
 
@@ -103,7 +108,7 @@ def _with_chirps(block: Array, dims: tuple[int, ...], sign: int, way: str) -> Ar
 def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
     """Three dimensions per call, without jnp.fft, which takes JAX longer to trace. Backward XLA divides by N."""
     while dims:
-        last, dims = dims[-3:], dims[:-3]
+        last, dims = dims[-CALL_DIMS:], dims[:-CALL_DIMS]
         order = (*(d for d in range(block.ndim) if d not in last), *last)
         lengths = tuple(block.shape[d] for d in last)
         moved = block if order == tuple(range(block.ndim)) else lax.transpose(block, order)

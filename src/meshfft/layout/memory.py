@@ -13,7 +13,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +44,12 @@ def host() -> Room:
     """All memory of this host; infinite if unknown."""
     known = hasattr(os, "sysconf") and {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= os.sysconf_names.keys()
     return Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else float("inf"), "this host")
+
+
+def allocated(devices: Sequence[jax.Device]) -> int | None:
+    """The most bytes that one of the devices has held in this process; None if they do not count them."""
+    stats = [device.memory_stats() or {} for device in devices]
+    return max((one["peak_bytes_in_use"] for one in stats if "peak_bytes_in_use" in one), default=None)
 
 
 @functools.lru_cache(maxsize=64)

@@ -42,6 +42,9 @@ class Chip:
     cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
     # unit that multiplies float64 slices (numerics/slices.py); "long" if sums leave VMEM
     unit: str = ""
+    splits: bool = False  # multiplies float32 as bfloat16 terms unless told otherwise
+    run: int = 0  # terms of a product that one float adds, one by one; 0 if that is not known, or by tiles (CPUs)
+    rounding: float = 1.0  # errors of its FFTs and sums over those of a CPU
     refuses_bfloat16: bool = False  # the compiler takes no bfloat16 products from a kernel (libtpu 0.0.52)
     planes: bool = False  # complex numbers are stored as two arrays, real and imaginary
     overlaps: bool = False  # sends while it computes

@@ -1,6 +1,6 @@
 """The chips that are known: CPU devices, TPUs and GPUs. A chip is one row here."""
 
-from ..numerics.dtypes import TIERS
+from ..numerics.dtypes import SHORT_TERMS, TIERS
 from .chip import Chip, CompilerOptions, Figure
 
 GIB = 2**30
@@ -29,6 +29,7 @@ SHEET = {
     "link": "links to the other GPUs of a node, one way, all together",
     "outer": "network adapter of each GPU in the maker's node",
 }
+GPU_ROUNDING = 1.5  # cuFFT and cuBLAS on an H200: up to 1.3 times the bound for a CPU (docs/gpus.md)
 ORDER = "order of magnitude of a current accelerator"
 FITTED = (
     "one of 8 devices sharing 2 cores of an EPYC 9004, fitted to parts of a 256^3 complex64 transform: copy 0.008 s, "
@@ -85,6 +86,7 @@ def _tpu(
             scratch * 2**20, "published", "VMEM of a core: TpuInfo of jax.experimental.pallas.tpu, jax 0.10.2"
         ),
         unit=("int8" if scratch > 64 else "int8 long") if integer else "bf16",
+        splits=True,
         refuses_bfloat16=refuses_bfloat16,
         planes=True,
         overlaps=True,
@@ -114,6 +116,9 @@ def _gpu(name: str, kind: str, sheet: str, domain: int = 8, joined: str = "NVLin
         outer=figures["outer"],
         start=Figure(2e-6, "derived", "half the usual rate at messages of about 100 kB, 50 GB/s"),
         switched=True,
+        splits=kind.startswith("NVIDIA"),
+        run=SHORT_TERMS,
+        rounding=GPU_ROUNDING,
     )
 
 

@@ -224,7 +224,7 @@ def _sum_plan(
 ) -> Plan:
     check_options(options)
     spec = options.out_spec
-    dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, setting.machine.chip.unit)
+    dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, setting.machine.chip)
     what = {"norm": norm, **options.planned._asdict(), "method": "kdft"}
     problem = problem_of(setting, setting.start, points, axes, dtype, dots, what, spec)
     plan = plan_to_points(problem)
@@ -251,7 +251,7 @@ def solved_at_points(
         what |= {"method": "kdft", "ring": options.ring}
     elif options.ring != "auto":
         raise ValueError(f"ring is {options.ring!r}, and FFTs solve at points on the unit circle: leave it out")
-    how = (dtype, options.dots(setting.dtype, setting.machine.chip.unit), what, options.out_spec)
+    how = (dtype, options.dots(setting.dtype, setting.machine.chip), what, options.out_spec)
     problem = problem_of_values(setting, points, sizes, axes, *how)
     plan = ring_plan(problem) if off else scattered_plan_for(problem)
     return plan.solved(brought(request, plan.out_layout).arrays, limits, request.planes)

@@ -100,7 +100,7 @@ def products(setting: Setting, precision: Precision, method: str = "auto") -> tu
     if chip.unit and dtype.itemsize == 16 and method != "kdft":
         remedy = "sum by slices, with mf.kdftn(image, points), mf.plan(shape, points=points) or method='kdft'"
         raise ValueError(f"{chip.name} spreads no points in float64: {remedy}; or use precision='float32'")
-    return dtype, dots_of(setting.dtype, precision, None, chip.unit)
+    return dtype, dots_of(setting.dtype, precision, None, chip.unit, chip.run, chip.splits)
 
 
 def problem_of(

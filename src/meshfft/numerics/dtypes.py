@@ -61,6 +61,7 @@ class Error(NamedTuple):
         return Error(noise, equal, lost, math.prod(error.condition for error in every))
 
 
+SHORT_TERMS = 256  # of a product on a GPU: its float sums lose in proportion, and each run passes over the result
 LONGEST = 65536  # terms up to which a tier's error is valid
 UNITS = ("int8", "int8 long", "bf16")  # units that multiply slices on TPUs
 ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # rounding of sums in float64, or in pairs of float32
@@ -121,12 +122,14 @@ class Dot(NamedTuple):
 
     Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d): three quarters of the
     work, 1.4 times the error, and less relative accuracy for small imaginary parts. `unit`, one of UNITS, multiplies
-    slices on a device without float64, where values are pairs of float32.
+    slices on a device without float64, where values are pairs of float32. A float adds `run` terms one by one; if that
+    is 0, it is not known, or sums are made by tiles.
     """
 
     tier: str
     multiplications: int
     unit: str = ""
+    run: int = 0
 
     @property
     def terms(self) -> int:
@@ -156,11 +159,18 @@ class Dot(NamedTuple):
         return 2 * self.multiplications
 
 
-def dots_of(dtype: np.dtype, precision: Precision, multiplications: int | None, unit: str = "") -> tuple[Dot, ...]:
+def dots_of(
+    dtype: np.dtype,
+    precision: Precision,
+    multiplications: int | None,
+    unit: str = "",
+    run: int = 0,
+    splits: bool = False,
+) -> tuple[Dot, ...]:
     """The `Dot`s that the plan may choose from: all within the tier's limit, or the requested one.
 
-    A TPU multiplies float32 as bfloat16 terms in any case. If no tier is named, bf16x6 is a choice there too: its bound
-    is no larger, even with three multiplications.
+    If no tier is named, bf16x6 is a choice too on a TPU, which multiplies float32 as bfloat16 terms in any case: its
+    bound is no larger, even with three multiplications. GPUs that split take it alone: their sums of float32 lose more.
     """
     if multiplications not in (None, 3, 4):
         raise ValueError(f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
@@ -168,11 +178,12 @@ def dots_of(dtype: np.dtype, precision: Precision, multiplications: int | None, 
     if unit and tier == "float64":
         within = precision if isinstance(precision, float) else 0.0
         tier = next((fewer for fewer in reversed(WIDE[1:]) if reaches(fewer, within)), "int8x7")
-    tiers = (tier, "bf16x6") if unit and tier == "float32" and precision != tier else (tier,)
+    split = splits and tier == "float32" and precision != tier
+    tiers = (tier,) * (not split or not run) + ("bf16x6",) * split
     unit = unit if TIERS[tier].slices else ""
     if multiplications is not None:
-        return (Dot(tiers[-1], multiplications, unit),)
-    return tuple(Dot(t, m, unit) for t in tiers for m, error in TIERS[t].error.items() if error <= TIERS[t].limit)
+        return (Dot(tiers[-1], multiplications, unit, run),)
+    return tuple(Dot(t, m, unit, run) for t in tiers for m, error in TIERS[t].error.items() if error <= TIERS[t].limit)
 
 
 def reaches(tier: str, error: float) -> bool:

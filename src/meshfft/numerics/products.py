@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from .chunks import in_chunks, in_runs
-from .dtypes import Dot
+from .dtypes import SHORT_TERMS, Dot
 from .slices import SlicedProduct, Terms
 from .split_complex import Planes
 
 TERMS = 128  # matrix columns multiplied at once on the CPU
 GROUP = 32  # columns of these per float sum
-LONG_TERMS = 2048  # elsewhere: bounds the memory of a matrix block; matrix units sum shorter runs
+LONG_TERMS = 2048  # on matrix units, which sum shorter runs: bounds the memory of a matrix block
 PRESETS = {
     "bf16": lax.DotAlgorithmPreset.BF16_BF16_F32,
     "bf16x3": lax.DotAlgorithmPreset.BF16_BF16_F32_X3,
@@ -98,9 +98,9 @@ def product(
         return lax.platform_dependent(blocks, total, tpu=tpu, default=other)
     exact = RealProduct(lax.Precision.HIGHEST, dot.terms)
     cpu = functools.partial(summed, size=TERMS, way=exact._replace(group=GROUP))
-    other = functools.partial(summed, size=LONG_TERMS, way=exact)
+    tpu, other = (functools.partial(summed, size=size, way=exact) for size in (LONG_TERMS, SHORT_TERMS))
     if not dot.terms:
-        return lax.platform_dependent(blocks, total, cpu=cpu, default=other)
+        return lax.platform_dependent(blocks, total, cpu=cpu, tpu=tpu, default=other)
     preset = functools.partial(summed, size=LONG_TERMS, way=RealProduct(PRESETS[dot.tier], 0))
     return lax.platform_dependent(blocks, total, cpu=cpu, tpu=preset, cuda=preset, default=other)
 

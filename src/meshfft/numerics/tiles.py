@@ -48,8 +48,12 @@ def in_two_floats(n: int, parts: int = 1) -> bool:
 
 
 def equal_error(n: int, dot: Dot, itemsize: int) -> float:
-    """Largest relative error of a sum of n equal complex terms; Gauss's products have at most 2.42 times as much."""
-    lost = added_error(min(n, GROUP), itemsize) + 2 * unit_of(itemsize)
+    """Largest relative error of a sum of n equal complex terms, in runs or in tiles; Gauss's products have at most 2.42
+    times as much."""
+    if dot.run:
+        lost = added_error(min(n, dot.run), itemsize) + added_error(math.ceil(n / dot.run), itemsize)
+    else:
+        lost = added_error(min(n, GROUP), itemsize) + 2 * unit_of(itemsize)
     return lost * {4: 1.0, 3: 2.42}[dot.multiplications]
 
 

@@ -139,12 +139,12 @@ class Plan:
     @property
     def error(self) -> float:
         """The relative L2 error of the result, at most. No error measured on
-        CPUs exceeds it (docs/accuracy.md); on TPUs and GPUs equal numbers may.
+        CPUs and GPUs exceeds it (docs/accuracy.md); on TPUs equal numbers may.
 
         For samples at points the norm is that of the samples or, if larger,
         of those of noise with the array's norm.
         """
-        return self.walk.error(self.dtype.itemsize)
+        return self.walk.error(self.dtype.itemsize, self.machine.chip.rounding)
 
     @property
     def compiler_options(self) -> dict[str, str | bool]:

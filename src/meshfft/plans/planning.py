@@ -47,7 +47,7 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     """The cached plan of a transform of an array; `evades`: mesh axes that do not divide the result may move."""
     check_options(options)
     start, mesh, machine, sizes = setting.start, setting.mesh, setting.machine, axis_sizes(setting.mesh)
-    dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip.unit)
+    dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip)
     after, stays = natural_end(start, transform), options.method in STAYING and options.out_spec is not None
     check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
     if evades:
@@ -64,7 +64,7 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     if (sound := tried(walk, machine, dtype.itemsize)) is not machine:
         return plan_for(dataclasses.replace(setting, machine=sound), transform, options, evades)
     mesh_here(mesh, walk.end)
-    check_reached(options.precision, walk.error(dtype.itemsize), problem.wires.remedy)
+    check_reached(options.precision, walk.error(dtype.itemsize, machine.chip.rounding), problem.wires.remedy)
     return _kept(walk, transform, mesh, dtype, problem.options, machine, dots)
 
 

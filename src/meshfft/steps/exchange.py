@@ -166,6 +166,7 @@ class Exchange(Wired, Chunked):
             ends = {move.target for move in self.moves}, {move.source for move in self.moves}
             passes = PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
         alive = 4 * padded - padded // parts * (self.packed and chip.cached and not self.stages)
+        alive += sent[-1] * (self.lossy and chip.switched)
         return Work(
             memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1) + self.coding(chip)) * padded,
             sent_bytes=sum(nbytes * (n - 1) // n for nbytes, n in zip(sent, sizes, strict=True)),

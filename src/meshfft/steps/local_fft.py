@@ -183,8 +183,10 @@ class LocalTrig(MatrixStep[Trig]):
         fft = XLA.work(Lines(layout.block, self.dims, (points,)), itemsize, chip)
         size = math.prod(layout.resize(self.dim, length).block) * itemsize
         halves, peak = 2 if self.real else 1, fft.peak_bytes + 2 * size
+        both = 2 * size * (points + 2) // max(length, 1)
+        if chip.switched:
+            peak = (6 if self.matrix.type == 1 else 5) * size + size // max(length, 1) * 10
         if chip.cached:  # the input, the result, and spectra of one part at a time
-            both = 2 * size * (points + 2) // max(length, 1)
             peak = 4 * size if self.matrix.type != 1 else 2 * size + both // 2 * halves + size * (halves == 1)
         return dataclasses.replace(
             fft,

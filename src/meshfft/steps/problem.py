@@ -12,6 +12,7 @@ import numpy as np
 from ..collectives.levels import Wires, wires_of
 from ..kernels.base import Site
 from ..layout.layout import Layout, Spec, hashed_once
+from ..machine.chip import Chip
 from ..machine.machine import Machine, Work
 from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
 from ..operators.matrices import Matrix
@@ -44,8 +45,8 @@ class Options(NamedTuple):
     def dtype(self, given: np.dtype) -> np.dtype:
         return complex_dtype(given, self.precision)
 
-    def dots(self, given: np.dtype, unit: str) -> tuple[Dot, ...]:
-        return dots_of(given, self.precision, self.multiplications, unit)
+    def dots(self, given: np.dtype, chip: Chip) -> tuple[Dot, ...]:
+        return dots_of(given, self.precision, self.multiplications, chip.unit, chip.run, chip.splits)
 
     def wires(self, real: np.dtype) -> Wires:
         return wires_of(self.wire, real)

@@ -19,7 +19,7 @@ from ..layout.placement import local_slice
 from ..machine.chip import Chip, padded
 from ..machine.machine import Move, Work
 from ..numerics.chunks import CHUNK
-from ..numerics.dtypes import WIDE, Dot, Error, added_error, real_dtype, unit_of
+from ..numerics.dtypes import SHORT_TERMS, WIDE, Dot, Error, added_error, real_dtype, unit_of
 from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, masked, planes_of, product
 from ..numerics.slices import HELD, RUN, cost
@@ -91,12 +91,11 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return hops(layout.parts[self.dim], self.transposed)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs and GPUs was not measured. Without it
-        three terms lose at most one rounding.
-        """
+        """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs was not measured. Without it three
+        terms lose at most one rounding."""
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
-        sums = equal_error(n, self.dot, itemsize) * self.tiled
-        equal = {0: sums, 3: noise if self.tiled else unit_of(8)}.get(self.dot.terms, noise)
+        sums = equal_error(n, self.dot, itemsize) * (self.tiled or self.dot.run > 0)
+        equal = {0: sums, 3: noise if sums else unit_of(8)}.get(self.dot.terms, noise)
         added = added_error(parts, 16 if self.dot.tier in WIDE else 8) * self.transposed
         return Error(noise, equal, self.lost(layout) + added, self.matrix.condition)
 
@@ -111,7 +110,6 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         out, size = others * rows, self.numbers.bytes_after(itemsize)
         shape, each = (after.block, size) if self.transposed else (layout.block, itemsize)
         travels = self.message_bytes(shape, each)
-        both = self._both(layout)
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = parts if self.transposed else parts // 2 + (parts != 2)  # over the result, twice as long in two floats
@@ -121,12 +119,11 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         started = self.tiled * parts * -(-others // TILE) * reals * self.dot.pairs  # products
         vector = self._phase_flops(chip) * parts * rows * columns + TILE_FLOPS * started
         if self.dot.slices:  # slices of the block and the matrix, and sums of each run
-            runs = -(-columns // RUN)
-            numbers = parts * (block + rows * columns)
+            runs, numbers = -(-columns // RUN), parts * (block + rows * columns)
             beside = cost(self.dot, numbers, parts * runs * out, reals, chip.fast_bytes)
             vector, memory = SLICED_PHASES * vector + beside[0], memory + beside[1]
         gauss = GAUSS_PASSES * parts * block * itemsize * (reals == 3 and not chip.cached)
-        kind, times = ("two-way ring", parts // 2) if both else ("ring", parts - 1)
+        kind, times = ("two-way ring", parts // 2) if self._both(layout) else ("ring", parts - 1)
         return Work(
             matrix_flops=flops * parts * rows * others * padded(columns, chip.side),
             tier=self.dot.tier,
@@ -193,8 +190,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return [Slope(slope, self, (n,)) if self.transposed else Slope((n,), self, slope)]
 
     def transpose(self, layout: Layout) -> "RingDense":
-        becomes = self.matrix.becomes
-        real = self.real if becomes is None else becomes == "real"  # after this step, before the transposed one
+        real = self.matrix.becomes == "real" if self.matrix.becomes else self.real  # before the transposed step
         back = dataclasses.replace(self, sizes=(layout.shape[self.dim],), cuts=layout.cuts[self.dim], real=real)
         if self.matrix.row_axis is None:
             return dataclasses.replace(back, matrix=self.matrix.transpose())
@@ -218,6 +214,10 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         read = block * (chip.side == 1 and not layout.even)  # a copy with zeros in its padding
         made = 3 * min(LONG_TERMS if chip.planes else TERMS, columns)
         held = (4 if self.dot.slices else 5) if both else 3
+        if chip.switched:  # bfloat16 terms of both factors exist at once
+            alone, split = layout.parts[self.dim] == 1, self.dot.terms > 0
+            made = (3 if self.real else 2) * min(LONG_TERMS if split else SHORT_TERMS, columns)
+            held, out = held if both else 4 - 2 * alone + 2 * (split and self.real), out - alone * (out // 4)
         return read + held * block + (2 if chip.planes else 4) * out + made * column
 
     def _peak_in_tiles(self, block: int, out: int, layout: Layout) -> int:

@@ -37,11 +37,12 @@ def find_walk(problem: Problem) -> Walk:
     in any way if the order is "any". An ending is priced with the walk. Raises ValueError if the method has no walk.
     """
     walk, options = _cheapest(problem), problem.options
-    if options.method == "auto" and walk.error(problem.itemsize) > options.within:
+    how = problem.itemsize, problem.machine.chip.rounding
+    if options.method == "auto" and walk.error(*how) > options.within:
         for method in ("transpose", "cooley-tukey"):
             with contextlib.suppress(ValueError):
                 other = _cheapest(dataclasses.replace(problem, options=options._replace(method=method)))
-                if other.error(problem.itemsize) <= options.within:
+                if other.error(*how) <= options.within:
                     return other
     return walk
 

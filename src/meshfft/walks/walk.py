@@ -131,20 +131,21 @@ class Walk:
             counts["collective-permute"] += arrays * work.hops
         return {name: count for name, count in counts.items() if count}
 
-    def error(self, itemsize: int) -> float:
+    def error(self, itemsize: int, rounding: float = 1.0) -> float:
         """The relative L2 error, at most: of the steps' arithmetic (see Error), and of the wires.
 
-            error = max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + condition (prod (1 + lost_i) - 1)
+            error = r max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + condition (prod (1 + lost_i) - 1)
 
-        `scaled` is the rounding of a factor that is no power of two and of its products. Losses of messages are
-        bounds, so they add up. Steps that keep norms up to a factor keep a relative error. Others multiply it by at
-        most `condition`, the ratio of their extreme singular values: sqrt(2) for half spectra, and for cosine
-        transforms set by their ends. For cropped results and arbitrary points it is unknown and taken as 1. Imaginary
-        parts that a real result drops are not counted.
+        `rounding` is r, a chip's. `scaled` is the rounding of a factor that is no power of two and of its products.
+        Losses of messages are bounds, so they add up. Steps that keep norms up to a factor keep a relative error.
+        Others multiply it by at most `condition`, the ratio of their extreme singular values: sqrt(2) for half spectra,
+        and for cosine transforms set by their ends. For cropped results and arbitrary points it is unknown and taken as
+        1. Imaginary parts that a real result drops are not counted.
         """
         scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
         error = Error.of_all(step.error(layout, itemsize) for step, layout in self.pairs)
-        return max(math.hypot(error.noise, scaled), error.equal + scaled) + error.condition * error.lost
+        rounded = rounding * max(math.hypot(error.noise, scaled), error.equal + scaled)
+        return rounded + error.condition * error.lost
 
     def trials(self) -> tuple[Trial, ...]:
         every, came = list[Trial](), None
