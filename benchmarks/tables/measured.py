@@ -43,6 +43,7 @@ SCATTERED = (
     "ratios 2, 1",
     "errors: ours, finufft",
 )
+GPU = ("meshfft_ms", "jnp_ms", "jaxdecomp_ms", "planned_ms")
 CONVOLUTIONS = ("length", "by", "devices", "seconds", "compile", "received by a device", "temporaries", "errors")
 HERE = ("array", "mesh", "the authors' program", *("cooley-tukey", "ratio", "auto", "ratio"), "errors: theirs, ours")
 
@@ -224,6 +225,19 @@ def plans(rows: Sequence[Values]) -> Named:
 
 def tolerance(rows: Sequence[Values]) -> Named:
     yield "tolerance", Series({"worst": max(row["error"] for row in rows)}, hundredths)
+
+
+def gpu(rows: Sequence[Values]) -> Named:
+    """Rows of a GPU that was lent once, typed from what it printed: no command here makes them again."""
+    kinds = {name: list(same) for name, same in itertools.groupby(rows, lambda row: row["measured"])}
+    lines = ([row["array"], *(f"{row[name]:.3g}" if name in row else NONE for name in GPU)] for row in kinds["fft"])
+    yield "table gpu", markdown(("one H200, ms", "meshfft", "`jnp.fft`", "jaxDecomp", "modelled"), lines)
+    for kind in ("type2_ms", "type1_ms"):
+        found = {row["trajectory"]: row[kind] for row in kinds["scattered"]}
+        yield f"gpu {kind[:5]}", Series(found, "{:.0f}".format)
+    over = [row["over"] for row in kinds["draws"]] + [row["over"]["noise"] for row in kinds["bounds"]]
+    yield "gpu over", Series({"most": max(over)}, hundredths)
+    yield "gpu draws", Series({"number": len(kinds["draws"])}, "{:.0f}".format)
 
 
 def nodes(rows: Sequence[Values]) -> Named:

@@ -82,6 +82,7 @@ PARTS = (
     Part("bounds", measured.bounds, _each("bounds"), 30),
     Part("plans", measured.plans, _each("plans --seed 37"), 12),
     Part("tolerance", measured.tolerance, _each("tolerance"), 12),
+    Part("gpu", measured.gpu, []),
     Part("paper", of_paper, _each("paper --figures docs/figures")),
     Part("pod", modelled.pod, POD, needs=("libtpu", PROGRAM)),
     Part("kernels", modelled.cycles, _each(f"kernels {KERNELS}"), needs=("libtpu",)),

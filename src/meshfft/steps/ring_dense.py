@@ -103,7 +103,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return layout.replace(self.dim, self.sizes[0], self.cuts)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Each of the p products makes its block of the matrix; tiles read every block and pass over the result."""
+        """Each of the p products makes its block of the matrix. A GPU writes the product of every pair of terms."""
         parts, after, block = layout.parts[self.dim], self.after(layout), math.prod(layout.block)
         rows, columns = after.block[self.dim], layout.block[self.dim]
         others = block // max(columns, 1)
@@ -131,7 +131,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             memory_bytes=memory + gauss,
             fed_bytes=0
             if chip.cached or self.dot.slices
-            else parts * reals * (block + 2 * out) * (itemsize if self.real else itemsize // 2),
+            else parts * reals * self.dot.pairs**chip.switched * (block + 2 * out) * (itemsize // (2 - self.real)),
             sent_bytes=(parts - 1) * travels,
             hops=parts - 1,
             moves=(Move(kind, layout.axes[self.dim], travels, times),),
@@ -207,18 +207,18 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return self.two_way and not self.transposed and layout.parts[self.dim] > 2
 
     def _peak(self, block: int, out: int, column: int, layout: Layout, chip: Chip) -> int:
-        """Peak bytes, from the bytes of a block, the sums and one column of the matrix."""
+        """Peak bytes, from those of a block, the sums and a column of the matrix. Uneven blocks are copied."""
         columns, both = layout.block[self.dim], self._both(layout)
         if self.tiled:
             return self._peak_in_tiles(block, out, layout)
-        read = block * (chip.side == 1 and not layout.even)  # a copy with zeros in its padding
         made = 3 * min(LONG_TERMS if chip.planes else TERMS, columns)
         held = (4 if self.dot.slices else 5) if both else 3
-        if chip.switched:  # bfloat16 terms of both factors exist at once
+        if chip.switched:  # bfloat16 terms of both factors are there at once, and all products of up to 64 MiB
             alone, split = layout.parts[self.dim] == 1, self.dot.terms > 0
-            made = (3 if self.real else 2) * min(LONG_TERMS if split else SHORT_TERMS, columns)
-            held, out = held if both else 4 - 2 * alone + 2 * (split and self.real), out - alone * (out // 4)
-        return read + held * block + (2 if chip.planes else 4) * out + made * column
+            made = (5 if self.real else 4 if split else 3) * min(LONG_TERMS if split else SHORT_TERMS, columns)
+            held = held if both else 4 - 2 * alone + 2 * (split and self.real)
+            out += out * (self.products * self.dot.pairs * (split and out < 128 * CHUNK) - alone) // 4
+        return (held + (chip.side == 1 and not layout.even)) * block + (2 if chip.planes else 4) * out + made * column
 
     def _peak_in_tiles(self, block: int, out: int, layout: Layout) -> int:
         """Peak bytes on CPUs: over two shards a block is cleared twice, and an uneven result once at the end."""
