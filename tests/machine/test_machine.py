@@ -270,7 +270,7 @@ def test_kernels_of_points_only_where_they_compile(name: str, form: str) -> None
 
 def test_bfloat16_terms_are_the_default_of_matrix_units() -> None:
     """Catches float32 where six products of bfloat16 are as accurate and faster, a tier taken from who named it, other
-    tiers on CPUs and GPUs, a plan that does not print its own, and results that lose more than is printed.
+    tiers on CPUs and AMD GPUs, a plan that does not print its own, and results that lose more than is printed.
     """
     plan_of = functools.partial(mf.plan, (1024, 128), mesh=AbstractMesh((4, 2), ("x", "y")), method="kdft")
     tier, named = (plan_of(topology="v3:2x2", precision=p) for p in (None, "float32"))
@@ -279,8 +279,8 @@ def test_bfloat16_terms_are_the_default_of_matrix_units() -> None:
     assert tier.error <= named.error and (tier.seconds or 1) < (named.seconds or 0) and "bf16x6 with 3" in str(tier)
     bound = mf.plan((2048,) * 5, topology="v3:32x32", mesh=AbstractMesh((2048,), ("x",)), method="kdft")
     assert bound.error <= 5**0.5 * 3.9e-7, "terms that equal numbers lose add up to less than rounding does"
-    for chip in (None, "h100:8"):
-        assert {dot.tier for dot in plan_of(topology=chip).dots} == {"float32"}
+    for chip, tier_of in ((None, "float32"), ("h100:8", "bf16x6"), ("mi300x:8", "float32")):
+        assert {dot.tier for dot in plan_of(topology=chip).dots} == {tier_of}
     here = mf.plan((1024, 128), mesh=mesh((4, 2)), topology="v3:2x2", method="kdft")
     x = noise((1024, 128))
     assert here.walk == tier.walk and error(jax.jit(here)(x), dft(x, (0, 1))) <= here.error
