@@ -7,7 +7,7 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ from ..layout.memory import allocated
 from ..machine.chips import chip_for
 from ..machine.machine_file import machine_text, measured_chip
 from ..numerics.units import quantity
-from ..plans.measured import fastest
+from ..plans.measured import Tell, fastest
 from ..plans.options import records_of
 from ..plans.plan import Plan
 from ..plans.planning import MOST_TRIALS, Placement, candidates, on_meshes
@@ -107,7 +107,7 @@ def _run(sizes: dict[str, int], out: Path | None, as_json: bool) -> None:
 
 
 def plan_by_trials(
-    lengths: tuple[int, ...], mesh: str | None, spec: str | None, options: flags.Keywords, tell: Callable[[str], None]
+    lengths: tuple[int, ...], mesh: str | None, spec: str | None, options: flags.Keywords, tell: Tell
 ) -> Plan:
     """The fastest of the plans that the model finds fastest on a mesh, or on every mesh of the devices here."""
     sizes = _sizes(mesh)

@@ -172,13 +172,15 @@ def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]
 
 
 @contextlib.contextmanager
-def waiting(what: str) -> Iterator[Callable[[str], None]]:
-    """Shows what is waited for, in a terminal; yields a function that says which part of it runs."""
+def waiting(what: str) -> Iterator[Callable[..., None]]:
+    """Shows what is waited for, in a terminal; yields a function that says which part runs, and the share that is done
+    before it. Until then the bar moves without an end."""
     console = Console(stderr=True)
-    columns = (widgets.SpinnerColumn(), widgets.TextColumn("{task.description}"), widgets.TimeElapsedColumn())
+    words = widgets.TextColumn("{task.description}", markup=False)
+    columns = (widgets.BarColumn(bar_width=20), widgets.TimeElapsedColumn(), words)
     with widgets.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as drawn:
         task = drawn.add_task(what, total=None)
-        yield lambda part: drawn.update(task, description=f"{what}: {part}")
+        yield lambda part, done=0.0: drawn.update(task, description=f"{what}: {part}", total=1.0, completed=done)
 
 
 @contextlib.contextmanager

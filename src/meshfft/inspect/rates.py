@@ -84,31 +84,37 @@ class Measured(NamedTuple):
         }
 
 
-def measured_rates(mesh: Mesh, tell: Callable[[str], None]) -> Measured:
-    """Measures for a few seconds to a minute; `tell` gets the name of each part before it begins.
+def measured_rates(mesh: Mesh, tell: Callable[[str, float], None]) -> Measured:
+    """Measures for a few seconds to a minute; `tell` gets the name of each part before it begins, and the share that is
+    done.
 
     Every process of the mesh must call it.
     """
     platform, machine = mesh.devices.flat[0].platform, machine_of(mesh)
-    tell("memory")
+    wide, each = jax.config.values["jax_enable_x64"], [(name,) for name in mesh.axis_names]
+    tiers = [tier for tier, _ in machine.chip.products if tier not in WIDE or wide]
+    sent = [
+        (kind, axes)
+        for axes in dict.fromkeys((*each, tuple(mesh.axis_names)))
+        if math.prod(mesh.shape[name] for name in axes) > 1
+        for kind in ("ring", "all-to-all")
+    ]
+    parts = 2 + len(tiers) + len(sent)
+    tell("memory", 0)
     nbytes = _of(BLOCK, platform)
     memory = 2 * nbytes / _seconds(mesh, _pass, [np.ones(nbytes // 4, np.float32)])
     rates = {"memory": memory}
     if machine.chip.side == 1:  # a matrix unit transforms by products
-        tell("FFT")
+        tell("FFT", 1 / parts)
         seconds = _seconds(mesh, _transform, [np.ones((nbytes // (8 * LINE), LINE), np.complex64)])
         rates["vector"] = flops_of(LINE) * nbytes / 8 / _net(seconds / 2, 2 * nbytes / memory)
-    products = {}
-    for tier, _ in machine.chip.products:
-        if tier not in WIDE or jax.config.values["jax_enable_x64"]:
-            tell(f"{tier} products")
-            products[tier] = _product_rate(mesh, machine, tier)
-    timings = list[Timing]()
-    for axes in dict.fromkeys((*((name,) for name in mesh.axis_names), tuple(mesh.axis_names))):
-        if math.prod(mesh.shape[name] for name in axes) > 1:
-            for kind in ("ring", "all-to-all"):
-                tell(f"{kind} over {', '.join(axes)}")
-                timings += _timings(mesh, kind, axes)
+    products, timings = dict[str, float](), list[Timing]()
+    for done, tier in enumerate(tiers, 2):
+        tell(f"{tier} products", done / parts)
+        products[tier] = _product_rate(mesh, machine, tier)
+    for done, (kind, axes) in enumerate(sent, 2 + len(tiers)):
+        tell(f"{kind} over {', '.join(axes)}", done / parts)
+        timings += _timings(mesh, kind, axes)
     return Measured(rates | _links(machine, timings, memory), products, tuple(timings))
 
 

@@ -30,13 +30,15 @@ from .plan import Plan
 from .table import title
 
 LOG = logging.getLogger("meshfft")
+Tell = Callable[[str, float], None]
 FOLDER = "meshfft-choices"  # among JAX's programs
 ROUNDS, LIMIT = 5, 60.0  # runs of each plan; seconds after which no other part begins
 SLOWER = 4.0  # a plan that the model finds so many times slower than the best is not run
 
 
-def fastest(plans: Sequence[Plan], tell: Callable[[str], None] = LOG.info) -> Plan:
-    """The plan that runs fastest; the first is the model's choice. `tell` gets a line before each part.
+def fastest(plans: Sequence[Plan], tell: Tell = lambda part, done: LOG.info(part)) -> Plan:
+    """The plan that runs fastest; the first is the model's choice. `tell` gets a line before each part, and the share
+    of the parts that is done.
 
     Raises ValueError inside a traced function and for a mesh without devices, and the error of the first plan if none
     can be run.
@@ -99,14 +101,14 @@ def _of_first(values: list[float], devices: Sequence[jax.Device]) -> list[float]
     return found
 
 
-def _timed(plans: Sequence[Plan], tell: Callable[[str], None]) -> list[float]:
+def _timed(plans: Sequence[Plan], tell: Tell) -> list[float]:
     """Seconds of each plan; infinite where it cannot be run, or there is no time to."""
     begun, devices, failure = time.perf_counter(), _devices(plans[0].mesh), None
     arrays, runs = dict[tuple[object, ...], AnyStored](), dict[Plan, list[float]]()
     for number, plan in enumerate(plans, 1):
         if runs and _is_late(begun, devices):
             break
-        tell(f"compiling walk {number} of {len(plans)}: {plan.name}")
+        tell(f"compiling walk {number} of {len(plans)}: {plan.name}", (number - 1) / (len(plans) + ROUNDS))
         try:
             together(functools.partial(_run, plan, arrays), devices)
             runs[plan] = []
@@ -115,7 +117,7 @@ def _timed(plans: Sequence[Plan], tell: Callable[[str], None]) -> list[float]:
     if failure is not None and not runs:
         raise failure
     for number in range(1, ROUNDS + 1):
-        tell(f"round {number} of {ROUNDS}")
+        tell(f"round {number} of {ROUNDS}", (len(plans) + number - 1) / (len(plans) + ROUNDS))
         for plan, seconds in runs.items():
             seconds.append(_run(plan, arrays))
         if _is_late(begun, devices):
