@@ -128,8 +128,8 @@ def ikdftn(
         X: the samples at `points`; an array or (re, im).
         points: as `kdftn`. Traced points (up to 4096 by 4096 off the unit
             circle) make the solution differentiable in them, and NaN if their
-            condition leaves no digit. Scattered ones need `s`, and work
-            outside `jit`.
+            condition leaves no digit. Scattered points need `s`, and do not
+            work inside `jit`.
         s: unknowns along each axis; by default the number of samples.
         axes, norm, spec, out_spec, precision, multiplications, ring: as
             `kdftn`; Scattered points use a ring only off the unit circle.
@@ -139,8 +139,8 @@ def ikdftn(
         method: "direct", "iterative" or "auto".
         tol: relative residual of the normal equations at which iterations
             stop; by default 1e-6, or 1e-13 in complex128.
-        iterations: at most, in each round of refinement; 1000 by default. The
-            residual shows whether they sufficed.
+        iterations: the most in each round of refinement; 1000 by default.
+            The residual shows whether they sufficed.
 
     Returns:
         A Solution: `value`, `residual`, `conditions` of the axes, their

@@ -37,7 +37,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
             block, and `s` refers to the whole array.
         out_spec: PartitionSpec of the result; by default that of the array.
             Sizes that it does not divide are padded (see `PaddedArray`).
-            Excludes order "any".
+            Not allowed with order="any".
         precision: "float32" or "float64" instead of the array's; for dense
             products also the tiers of `kdftn`.
         ring: "one-way", "two-way" or "auto", as `kdftn`, if the plan has one.
@@ -49,7 +49,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
             rounds messages between nodes, slices or hosts only; {"inner":
             "int24", "outer": "int16"} sets both. A collective over both levels
             in one stage counts as "outer". `print(mf.plan(...))` has the error.
-            The gradient in `a` is sent as `a` is.
+            The gradient in `a` uses the same encoding.
         donate: delete the array and store the result in its memory, as
             `jax.jit(donate_argnums=0)`. No effect inside `jit`, `grad` or
             `vmap`, or on a NumPy array.
@@ -140,8 +140,8 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
         The half spectrum, of NumPy's shape, with the sharding of a if its
         mesh axes divide N_d // 2 + 1. If not, the mesh axes of that dimension
         move in front of those of another one, where `irfftn` recognizes them;
-        `mf.out_spec` returns the new spec. The axes stay, and the result is a
-        PaddedArray, if no dimension takes them, if a is one, and in a plan.
+        `mf.out_spec` returns the new spec. If no dimension takes them, if a
+        is a PaddedArray, and in a plan, they stay and the result is padded.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
@@ -191,7 +191,7 @@ def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
     Returns:
         The real array, sharded as its spectrum. Mesh axes that `rfftn` moved
         are moved back if the spec has them in the order of the mesh (else pass
-        out_spec=). NumPy and this ignore imaginary parts of X[0] and X[N/2].
+        out_spec=). Imaginary parts of X[0] and X[N/2] are ignored, as in NumPy.
 
     Raises:
         ValueError, TypeError: as `rfftn`.

@@ -37,7 +37,7 @@ def halo(
 
     The result has n + p (before + behind) cells along an axis of n cells in p
     blocks; inside `shard_map` it is the device's extended block. An axis that
-    is not cut is extended by its own other end, as by numpy.pad with "wrap".
+    is not cut is extended from its other end, as numpy.pad does with "wrap".
 
     Args:
         x: a sharded, replicated or single-device array of any type, or its
@@ -57,9 +57,9 @@ def halo(
     Raises:
         ValueError: an axis, a width or a spec that does not fit; a short block
             before the last one, or a last block shorter than the halo.
-        TypeError: the array is not numeric, axes or widths are no integers.
+        TypeError: the array is not numeric, axes or widths are not integers.
 
-    Sends the halos alone: two permutes for each axis that is cut, and two more
+    Sends only the halos: two permutes for each axis that is cut, and two more
     for each further block that a halo extends over.
 
     >>> mf.halo(jnp.arange(4), 1).tolist()
@@ -77,12 +77,12 @@ def add_halo(
     periodic: bool | Sequence[bool] = True,
     spec: Spec | None = None,
 ) -> Transformed:
-    """The adjoint of `halo`: the cells around each device's block are added to
-    those of its neighbours that they stand for, and dropped.
+    """The adjoint of `halo`: adds the cells around each device's block to the
+    cells of its neighbours that they stand for, and drops them.
 
         [before + b + behind] -> block [b]   along every axis
 
-    Use it where devices have summed something into their extended blocks, such
+    Use it when devices have summed something into their extended blocks, such
     as the masses of particles near an edge.
 
     Args:

@@ -49,7 +49,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: D
 
     Raises:
         ValueError: n is less than 1, d is zero or not finite, n or d is
-            several numbers, the mesh axes do not divide n, or the type is
+            not a single number, the mesh axes do not divide n, or the type is
             float64 while 64-bit types are off.
         TypeError: an argument of another type than these.
 
@@ -91,7 +91,7 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
 
     Raises:
         ValueError: target or parts is less than 1, or the length is too large.
-        TypeError: target or parts is no integer.
+        TypeError: target or parts is not an integer.
 
     >>> mf.next_fast_len(97), mf.next_fast_len(97, parts=8)
     (98, 112)
@@ -201,7 +201,7 @@ def fftshift(
 
     Raises:
         ValueError: an axis is out of range; a spec that does not fit or divide.
-        TypeError: the array is not numeric, or axes are no integers.
+        TypeError: the array is not numeric, or axes are not integers.
 
     Sends at most one block per device for each dimension that is cut, in at
     most two permutes; twice as much if sizes do not divide. No gather.

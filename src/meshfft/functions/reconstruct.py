@@ -73,7 +73,7 @@ def reconstruct(
     origin: str = "centre",
     report: Report = lambda part, done, residual: None,
 ) -> Reconstruction:
-    """The image whose samples along a trajectory several coils measured, by
+    """Reconstructs an image from several coils' samples of its spectrum, by
     CG-SENSE: conjugate gradients on the Toeplitz normal equations N x = b.
 
         min |A S x - d|^2 + l2 |x|^2,   N = S^H A^H A S,   b = S^H A^H d
@@ -96,10 +96,10 @@ def reconstruct(
         iterations: steps of conjugate gradients; ADMM takes 5 in a round.
         density: rounds of Pipe and Menon's weights for the start, which is the
             weighted adjoint; 0 starts from zero.
-        l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv or
-            wavelet, one of them 0, also relative to the brightest pixel of
-            the start.
-        mesh, spec: sharding of images (coils, *shape), whose sizes divide.
+        l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv
+            and wavelet, one of which must be 0, also relative to the
+            brightest pixel of the start.
+        mesh, spec: sharding of images (coils, *shape); must divide them.
         tol: relative error of A, 1e-2 to 1e-6, or to 1e-12 in complex128.
         origin: "centre", pixels count from -(N // 2), or "corner", from 0.
         report: called with a part of the work ("normal operator", "adjoint",

@@ -25,7 +25,7 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
             PaddedArray of this mesh is moved to another spec of its mesh axes.
         mesh: a concrete device mesh; or a NamedSharding, which has a spec.
         spec: a PartitionSpec; several mesh axes may cut one dimension, and
-            axes may stay idle.
+            some may cut none.
 
     Returns:
         A jax.Array if the mesh axes divide all sizes; else a PaddedArray,

@@ -71,7 +71,7 @@ def nufftn(
             nothing can overflow. A number sends these points to the devices
             that own their cells, in `capacity` times the slots that evenly
             spread points need. Points without a slot have the value NaN, and
-            their adjoint image is NaN.
+            make the adjoint image NaN.
         precision: "float32" or "float64"; by default that of the image.
         other options: as `fftn`. Lossy messages carry the grid, its halos and
             the values; `print(mf.scattered_plan(...))` has their error, which
@@ -93,8 +93,8 @@ def nufftn(
     of devices would have most of them). Points on the host are placed once,
     and kept for the next call. Traced points stay on their devices, and the
     fine grid is sent round a ring, in P - 1 hops; with a capacity two
-    all-to-alls send points and values, which is less if there are fewer points
-    than cells. Differentiable in x, and to any order in traced points; each
+    all-to-alls send points and values, which is less if points are fewer than
+    cells. Differentiable in x, and to any order in traced points; each
     derivative in them loses about one digit.
 
     Source: Barnett, Magland, af Klinteberg, "A parallel non-uniform fast
@@ -196,9 +196,9 @@ def scattered_plan(
         topology: as `plan`.
 
     Returns:
-        A ScatteredPlan: call it with an image, or its `.adjoint` with values;
-        `.solve`, `.normal`, `.density`, `.place`, `.restore`, `.check`; print
-        it.
+        A ScatteredPlan: call it with an image, or its `.adjoint` with values.
+        It prints its steps, and has `.solve`, `.normal`, `.density`, `.place`,
+        `.restore` and `.check`.
 
     Raises:
         ValueError, TypeError: as `nufftn`.

@@ -59,7 +59,7 @@ class ScatteredPlan(PointsPlan):
         slots: for each point its slot among those of all devices.
         window_alone: the walk from values in the plan's order to the fine grid
             and back, without batch dimensions.
-        remake: makes the plan of the same points with other options.
+        remake: a function that plans the same points with other options.
 
     Further attributes are those of `Plan`; `in_layout` is the layout of the
     image, `out_layout` that of the values in the caller's order.
@@ -119,10 +119,10 @@ class ScatteredPlan(PointsPlan):
         Args:
             x: the image.
             placed: leave the values in the plan's order.
-            points: where the points are now, traced or not, within `slack`
-                cells of where they were planned; the value of one that is
-                farther is NaN. Differentiable in them, at the cost of a
-                transform for each dimension.
+            points: the points as they are now, traced or not, within `slack`
+                cells of the planned ones; farther points give NaN.
+                Differentiable in them, at the cost of a transform for each
+                dimension.
             donate: as for `fftn`.
         """
         return self._at(x, placed, points, donate, back=False)

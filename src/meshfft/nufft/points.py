@@ -146,13 +146,13 @@ class Scattered:
 
     @property
     def known(self) -> bool:
-        """True where the coordinates are numbers on the host."""
+        """Whether the coordinates are numbers on the host."""
         return isinstance(self.coords, np.ndarray)
 
     @property
     def settled(self) -> "Scattered":
-        """The points as numbers on the host, checked, where a caller or JAX
-        made them as concrete arrays.
+        """The points as numbers on the host, checked, if a caller or JAX made
+        them as concrete arrays.
         """
         coords = self.coords
         ours = isinstance(coords, np.ndarray) and coords.dtype == np.float64 and not coords.flags.writeable
@@ -172,8 +172,8 @@ class Scattered:
         return np.asarray(turns_of(flat))
 
     def operand(self, real: DTypeLike) -> Logarithm[Limbs] | Logarithm[Array]:
-        """Coordinates as a ring of dense products takes them, first of all by
-        dimension: known ones as limbs.
+        """Coordinates as a ring of dense products takes them, by dimension
+        first; known ones as limbs.
         """
         if self.known:
             return _limbs(self, np.dtype(real))
@@ -181,8 +181,8 @@ class Scattered:
         return Logarithm(jnp.moveaxis(jnp.asarray(self.coords), -1, 0), radius)
 
     def check_range(self, sizes: Sequence[int], real: DTypeLike) -> None:
-        """Raises ValueError if a product of powers leaves the type, for the
-        worst point.
+        """Raises ValueError if at some point a product of powers leaves the
+        range of the type.
         """
         if not isinstance(self.log_radius, np.ndarray) or not self.size:
             return

@@ -138,18 +138,18 @@ class Plan:
 
     @property
     def error(self) -> float:
-        """The relative L2 error of the result, at most. No error measured on
+        """A bound on the relative L2 error of the result. No error measured on
         CPUs and GPUs exceeds it (docs/accuracy.md); on TPUs equal numbers may.
 
-        For samples at points the norm is that of the samples or, if larger,
-        of those of noise with the array's norm.
+        At points it is relative to the norm of the samples or, if larger, to
+        that of the samples of noise with the array's norm.
         """
         return self.walk.error(self.dtype.itemsize, self.machine.chip.rounding)
 
     @property
     def compiler_options(self) -> dict[str, str | bool]:
         """Compiler options for your own `jax.jit` around the plan: sending while
-        computing (TPUs), or memory that is kept (CPUs). Eager calls have them.
+        computing (TPUs), or memory that is kept (CPUs). Eager calls use them.
         """
         return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, plain=False))
 
@@ -160,7 +160,7 @@ class Plan:
 
     @property
     def stages(self) -> tuple["Plan", ...]:
-        """A plan for each step; in sequence they do the same."""
+        """A plan for each step; run in sequence, they equal this plan."""
         matrices, stages = dict(zip(self.transform.dims, self.transform.matrices, strict=True)), []
         for walk in self.walk.stages():
             (step,) = walk.steps

@@ -94,8 +94,8 @@ def plan(
         shape: logical shape; sizes need not divide the mesh, storage is padded
             at the tail (see `shard`).
         mesh: concrete or abstract.
-        spec, out_spec: of the array, by default mesh axis i cuts dimension i;
-            of the result.
+        spec, out_spec: of the array (by default mesh axis i cuts dimension i)
+            and of the result.
         s, axes, norm, method, ..., ring: as `fftn`; precision and
             multiplications as `kdftn`.
         dtype: type of the input, by default complex64, or float32 for kinds of
@@ -106,19 +106,19 @@ def plan(
             -1 for all: in the order of `fftfreq`, modes // 2 + 1 of a half
             spectrum. Higher ones are dropped before anything is sent, and
             `plan.inverse` has zeros for them.
-        points: as `kdftn`, without `s` and `inverse`; at a Scattered the plan
-            of the sum itself.
+        points: as `kdftn`, without `s` and `inverse`; a Scattered gives a
+            plan of the direct sum.
         effort: "model", or "measure", which runs the five walks that the model
             finds fastest on the mesh's devices, for at most about a minute, and
             takes the best; `plan.trials` has its seconds, then the others'. The
-            choice is kept in the folder of `cache` for later processes; all
-            processes of a mesh must ask, and get that of the first.
+            choice is kept in the folder of `cache` for later processes. All
+            processes of a mesh must ask, and get the first one's choice.
         precompute: keep the matrix rows of dense products on the devices from
             the first call on, as long as the plan. No effect in your own `jit`
             or `shard_map`, and for half spectra.
         margin: ghost cells on both sides of every block, for all `axes` or for
             each. `shape` includes them, p (n / p + 2 m) cells for n points in
-            p equal blocks; `s` does not. The result has as many, zeros.
+            p equal blocks; `s` does not. The result has zeros in them.
         topology: a machine without its devices, such as "v3:32x32" (chip, and
             chips along each axis), on its best mesh unless one is given. Or
             the file of `meshfft measure`, such as "here.toml".

@@ -70,9 +70,9 @@ def convolve(
             it is sharded.
 
     Returns:
-        The convolution, sharded as a; real if both are, float32 of 16-bit
-        floats. "full" and "valid" have other sizes than a, and are
-        PaddedArrays if the mesh does not divide them.
+        The convolution, sharded as a; real if both are, float32 for 16-bit
+        floats. "full" and "valid" have other sizes than a; if the mesh does
+        not divide them, the result is a PaddedArray.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.

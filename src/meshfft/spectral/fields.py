@@ -49,7 +49,7 @@ Where = Spec | None  # cuts of an array by mesh axes; None if JAX shows them, or
 
 def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tuple[AnyStored, ...]:
     """The angular wavenumbers of a plan's spectrum, one array for each
-    transformed dimension, to multiply it by.
+    transformed dimension, which broadcast against it.
 
         k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order;
                                  0 ... N // 2 along the halved dimension
@@ -61,8 +61,8 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
             but cosines and sines of type III.
         lengths: the period along each axis of the plan, or the length from
             wall to wall for cosines and sines; None means points 1 apart.
-        odd: whether k is 0 at the Nyquist frequency of an even N, N / 2
-            periods. Use odd=True in odd functions such as 1j * k, as
+        odd: whether k is 0 at the Nyquist frequency, N / 2 periods for even
+            N. Use odd=True in odd functions such as 1j * k, as
             `derivative` does, and plain k in even functions such as k**2. The
             waves of N / 2 and -N / 2 periods are one on the grid, so an odd
             function has no value there: with the plain k, 1j * k is not the

@@ -60,14 +60,14 @@ def pad_spectrum(
         UV = mf.truncate_spectrum(mf.rfftn(u * v), coarse, kind="rfft", n=m)
 
     Args:
-        X: a spectrum in NumPy's order, in any form that `fftn` takes arrays in.
+        X: a spectrum in NumPy's order, in any form of array that `fftn` takes.
         s: M along each axis, N or more; -1 for N.
         axes: the transformed dimensions; None means all, or the last len(s).
         kind: required: "fft" for a whole spectrum, as `fftn` makes; "rfft" for
             half of one along the last axis, as `rfftn` makes.
         n: N along the last axis of half a spectrum; by default 2 (m - 1) for m
             numbers, as `irfftn`. An odd N needs it.
-        norm: of the transforms around it: the factor is M / N for "backward",
+        norm: that of your transforms: the factor is M / N for "backward",
             sqrt(M / N) for "ortho", 1 for "forward".
         spec, out_spec: as `fftn`.
 

@@ -68,7 +68,7 @@ def multiply_spectrum(
         spec, out_spec: as `fftn`; spec of x.
         other options: as `fftn`, for the transform and the inverse. If lossy
             messages are chosen, the L2 error is at most e |x| max|f|, where e
-            is the sum of their errors in `print(mf.plan(...))`.
+            is the sum of the two errors that `print(mf.plan(...))` shows.
 
     Returns:
         The product, or a pytree of products, sharded as x; real if x is real.
@@ -120,8 +120,8 @@ def derivative(
 
         y = F^-1 ((i k)^order F x),   k = 2 pi j / length
 
-    Between walls x is a series of cosines, or of sines, and a derivative of odd
-    order one of the other kind: d/dx cos(k x) = -k sin(k x), k = pi j / length.
+    Between walls x is a series of cosines or of sines, and a derivative of odd
+    order is of the other kind: d/dx cos(k x) = -k sin(k x), k = pi j / length.
 
     Args:
         x, lengths, method, ..., out_spec: as `multiply_spectrum`; one number

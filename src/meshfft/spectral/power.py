@@ -125,11 +125,11 @@ def cross_spectrum(
         y: an array of the same shape, sharded alike.
 
     Returns:
-        A PowerSpectrum as of `power_spectrum`, with x conj(y) for |x|^2.
+        A PowerSpectrum, as `power_spectrum` returns, with x conj(y) for |x|^2.
 
     Raises:
-        ValueError, TypeError: as `power_spectrum`; arrays of two shapes or
-            shardings.
+        ValueError, TypeError: as `power_spectrum`; arrays of different
+            shapes or shardings.
 
     Costs as `power_spectrum`, with a transform for each array. Differentiable
     in both.
