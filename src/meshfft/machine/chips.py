@@ -149,6 +149,8 @@ GENERIC = Chip(
     memory=Figure(1e12, "derived", ORDER),
     link=Figure(5e10, "derived", ORDER),
     hop=Figure(2e-6, "derived", ORDER),
+    run=SHORT_TERMS,
+    rounding=GPU_ROUNDING,
     rough=True,
 )
 TPUS = (
