@@ -29,7 +29,7 @@ SHEET = {
     "link": "links to the other GPUs of a node, one way, all together",
     "outer": "network adapter of each GPU in the maker's node",
 }
-GPU_ROUNDING = 1.5  # cuFFT and cuBLAS on an H200: up to 1.3 times the bound for a CPU (docs/gpus.md)
+GPU_ROUNDING = 1.5  # cuFFT and cuBLAS on an H200: up to 1.3 times the bound for a CPU (docs/accuracy.md)
 ORDER = "order of magnitude of a current accelerator"
 FITTED = (
     "one of 8 devices sharing 2 cores of an EPYC 9004, fitted to parts of a 256^3 complex64 transform: copy 0.008 s, "
