@@ -81,14 +81,14 @@ def reconstruct(
 
     min |A S x - d|^2 by conjugate gradients on the Toeplitz normal equations
     N x = b, N = S* A* A S and b = S* A* d. The start is the density-compensated
-    adjoint. A is the transform at the points, d the samples, S the coils' maps,
+    adjoint. A is the transform at the points, d the samples, S the coil maps,
     without which every coil has an image. --regularise adds weight f(x) to half
     of that, by ADMM: f sums |grad x| (tv), or the details of Haar wavelets.
     Weights are relative: --l2 to the largest eigenvalue of N, --weight also to
     the brightest pixel of the start.
 
-    An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image, which
-    --select chooses if it has several, without noise and navigators. It gives
+    An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image,
+    which --select chooses from several, without noise and navigators. It gives
     the size of the image, but no unit of a trajectory. Any other .h5, or .zarr,
     has datasets kspace, of complex numbers, traj, and optionally maps;
     --points and --maps name other files. Coordinate j of a point is of dimension
@@ -97,7 +97,7 @@ def reconstruct(
 
     NIfTI has the image first and coils last. Its voxels are placed by --affine,
     or by maps in NIfTI. Otherwise they have the size in --voxel or the ISMRMRD
-    file, with the pixel counted as 0 at the origin, or size 1 without a unit.
+    file, with the pixel that counts as 0 at the origin, or size 1, no unit.
     """
 
     def asked() -> Asked:
