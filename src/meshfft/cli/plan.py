@@ -52,9 +52,10 @@ def plan(
     """Show the steps, memory and traffic of a transform.
 
     Without --topology the plan is for the devices of this machine, or for CPU
-    devices where it has too few. With it, for the machine it names, which need
-    not be here. Without --mesh, every mesh of those devices is tried. With
-    --memory, what meshfft transform --memory reads, writes and holds.
+    devices where it has too few. With it, the plan is for the machine that it
+    names, which need not be here. Without --mesh, every mesh of those devices
+    is tried. With --memory, it shows what meshfft transform --memory reads,
+    writes and holds.
     """
     topology = _topology(topology, outer, compiling)
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")

@@ -1,6 +1,6 @@
 """Points in files: those of each axis, or scattered ones.
 
-    axes         arrays of one dimension: axis0, axis2, ... of these axes; others, arr_0, arr_1, ... in order, of --axes
+    axes         arrays of one dimension: axis0, axis2, ... for these axes; other names, in order, for those of --axes
     scattered    one array (..., d), and `radius` beside it if the points are off the unit circle
     unit         turns, radians or field-of-view for real numbers, never guessed; complex numbers are on the z-plane
 
@@ -143,7 +143,7 @@ def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file of points: all of a .npz file, by name; of another its only one, or `traj`."""
+    """The arrays of a file of points: all arrays of a .npz file, by name; of other files the only one, or `traj`."""
     if path.suffix != ".npz":
         with open_array(path, dataset_in(path, None, "traj")) as source:
             check_held(math.prod(source.shape) * source.dtype.itemsize, str(path), "give fewer points")

@@ -1,4 +1,4 @@
-"""`meshfft reconstruct`: the image that coils sampled, of the readouts of a scan, or of arrays in files.
+"""`meshfft reconstruct`: the image that coils sampled, from the readouts of a scan or from arrays in files.
 
     position in mm = affine @ (i, j, k, 1)     of the voxel with these indices along X, Y and Z
 
@@ -77,27 +77,27 @@ def reconstruct(
     as_complex: Annotated[bool, read.switch("--complex", "Complex numbers in NIfTI too.")] = False,
     files: read.Files,
 ) -> None:
-    """Find the image whose samples along a trajectory coils have taken: CG-SENSE.
+    """Find the image that coils have sampled along a trajectory: CG-SENSE.
 
     min |A S x - d|^2 by conjugate gradients on the Toeplitz normal equations
-    N x = b, N = S* A* A S and b = S* A* d, from the density-compensated adjoint
-    on. A is the transform at the points, d the samples, S the maps of the coils,
+    N x = b, N = S* A* A S and b = S* A* d. The start is the density-compensated
+    adjoint. A is the transform at the points, d the samples, S the coil maps,
     without which every coil has an image. --regularise adds weight f(x) to half
     of that, by ADMM: f sums |grad x| (tv), or the details of Haar wavelets.
     Weights are relative: --l2 to the largest eigenvalue of N, --weight also to
     the brightest pixel of the start.
 
-    An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image, of
-    several images those of --select, without noise and navigators. It gives the
-    size of the image, but no unit of a trajectory. Any other .h5, or .zarr, has
-    datasets kspace, of complex numbers, traj, and optionally maps;
+    An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image,
+    which --select chooses from several, without noise and navigators. It gives
+    the size of the image, but no unit of a trajectory. Any other .h5, or .zarr,
+    has datasets kspace, of complex numbers, traj, and optionally maps;
     --points and --maps name other files. Coordinate j of a point is of dimension
     j of the image. Pixels count from the centre, N // 2, as in MRI, sigpy and
     BART; --origin corner counts them from 0, as the other commands do.
 
     NIfTI has the image first and coils last. Its voxels are placed by --affine,
-    or maps in NIfTI do; or of the size of --voxel, or of an ISMRMRD file's, with
-    the pixel that counts as 0 in the origin; else of size 1, without a unit.
+    or by maps in NIfTI. Otherwise they have the size in --voxel or the ISMRMRD
+    file, with the pixel that counts as 0 at the origin, or size 1, no unit.
     """
 
     def asked() -> Asked:

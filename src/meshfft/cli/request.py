@@ -43,7 +43,7 @@ UNKNOWN = dict.fromkeys(("seconds", "seconds_by_resource", "error_expected"))  #
 
 
 class Sampling(NamedTuple):
-    """Points of a file, of axes if it names them or scattered, and whether the array is found from samples there."""
+    """Points of a file, along axes or scattered; `solve`: whether the array is found from samples there."""
 
     path: Path
     axes: tuple[int, ...] | None

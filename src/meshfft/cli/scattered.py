@@ -222,7 +222,7 @@ def nufft(
     Type 2: c_j = sum_n x_n exp(-2 pi i k_j.n), over the last dimensions of IN,
     one for each coordinate of the points; others are a batch. With --adjoint
     type 1: x_n = sum_j c_j exp(2 pi i k_j.n), of values (..., points) to images
-    of --shape: no inverse, for which see meshfft reconstruct.
+    of --shape. That is not the inverse: see meshfft reconstruct.
     """
 
     def asked() -> Asked:

@@ -103,7 +103,7 @@ def header_of(
 ) -> Header:
     """The header of an array, in a format that is not chosen by the suffix if there is a `kind`.
 
-    Raises ValueError if the format has no room for such an array, type of numbers, or name.
+    Raises ValueError if the format cannot hold such an array, type of numbers, or name.
     """
     shape, number, kind = tuple(shape), np.dtype(dtype).newbyteorder("="), kind or suffix_of(path)
     format = _format_of(kind)

@@ -1,9 +1,9 @@
 """A network of two levels: domains of near devices (TPU slices, GPU nodes, hosts), joined by a slower network.
 
 A message inside a domain takes its torus, or its switch. One to another domain takes the adapter of its device, which
-some devices share, so that the share of each carries
+several devices may share. Its load per device is
 
-    sum over messages that leave through an adapter of their bytes / devices that share it
+    bytes of all messages that leave through the adapter / devices that share it
 
 Invariant: with one domain nothing leaves, and the loads are those of its torus.
 """

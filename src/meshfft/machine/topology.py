@@ -40,9 +40,11 @@ Named = str | os.PathLike[str] | Topology
 
 
 def topology(name: Named) -> Topology:
-    """The machine of a file of `meshfft measure`, or of a name, such as "v3:32x32", "4*h100:8" or "2*v5p:8x8x8@5GB/s":
-    domains and a star if there are several, chip, colon, a domain's chips along each torus axis, or its devices, and
-    the rate of a device to others."""
+    """The machine of a file of `meshfft measure`, or of a name: "v3:32x32", "4*h100:8" or "2*v5p:8x8x8@5GB/s".
+
+    A name has the number of domains and a star, if there are several; the chip; a domain's chips along each torus axis,
+    or its number of devices; and, after @, the rate from one device to other domains.
+    """
     if isinstance(name, Topology):
         return name
     if isinstance(name, os.PathLike) or (isinstance(name, str) and name.endswith(".toml")):
@@ -110,7 +112,7 @@ def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
 
 @functools.lru_cache(maxsize=256)
 def jax_order(torus: Torus, sizes: tuple[int, ...], kind: str) -> Order:
-    """The order of `jax.make_mesh` on devices of a kind such as "TPU v5" (v5p), or of its remedy if it refuses."""
+    """The order of `jax.make_mesh` on devices of a kind such as "TPU v5" (v5p), with split axes if it needs them."""
     numbers = np.arange(torus.size)
     coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])
     alike = functools.partial(SimpleNamespace, device_kind=kind, platform="tpu", process_index=0, slice_index=0)
@@ -125,8 +127,8 @@ def jax_order(torus: Torus, sizes: tuple[int, ...], kind: str) -> Order:
 
 
 def placements(where: Topology, mesh: AnyMesh | None) -> Iterator[Machine]:
-    """The machine with its devices on a mesh, in every order: by the mesh axes that lie outside the domains, and inside
-    in rings of neighbours or as `jax.make_mesh` has them."""
+    """The machine with its devices on a mesh, in every order: any mesh axes may join the domains, and the devices of a
+    domain are in rings of neighbours or in the order of `jax.make_mesh`."""
     if where.chip.is_measured_here and isinstance(mesh, Mesh):
         yield _measured(where, mesh)
         return

@@ -2,10 +2,10 @@
 
     (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A by the plan and its adjoint, or as a convolution: see solvers
 
-The condition number is that of A: the extreme eigenvalues of Lanczos' matrices of A^H A, of STEPS steps from noise
-before, and of all steps of the solution after it, which is a bound from below if these ran out. Where its square
-reaches the reciprocal of the precision, or of the least residual of the solution, no digit is left, and there is no
-answer. As in solvers, each program ends before the next one starts.
+The condition number of A is estimated from the extreme eigenvalues of Lanczos' matrices of A^H A: of STEPS steps from
+noise before the solution, and of all its steps after it. If the steps run out it is a lower bound. If its square
+reaches the reciprocal of the precision, or of the least residual of the solution, no digit is left, and an error is
+raised. As in solvers, each program ends before the next one starts.
 """
 
 import math
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
 
     @staticmethod
     def of(method: str, truncation: float | None, *limits: Any) -> "Limits":
-        """The limits of a caller who may have asked for a way that there is only along an axis."""
+        """The limits of a call; raises ValueError for a method or truncation, which exist only along an axis."""
         if method not in ("auto", "iterative") or truncation is not None:
             raise ValueError("scattered points are solved by iterations: leave out method= and truncation=")
         return Limits(*limits)

@@ -165,7 +165,7 @@ def traced_walk(problem: ScatteredProblem) -> Walk:
 
 
 def rings(problem: ScatteredProblem) -> tuple[Step, ...]:
-    """The sums that the search may take instead of a grid: none without matrix units, as none is faster."""
+    """The direct sums that the search may take instead of a grid; none without matrix units, where a grid is faster."""
     if problem.method != "auto" or problem.origin != "corner" or problem.machine.chip.side == 1:
         return ()
     steps = _ring_steps(problem._replace(points=anywhere(problem.points)), _unit(problem.points))
@@ -173,7 +173,7 @@ def rings(problem: ScatteredProblem) -> tuple[Step, ...]:
 
 
 def ring_plan(problem: ScatteredProblem) -> PointsPlan:
-    """The plan of the sum itself; without points, of a sum of nothing."""
+    """The plan of the direct sum; with no points, of an empty sum."""
     if problem.origin != "corner" and problem.points.size:
         raise ValueError(f"method 'kdft' has origin 'corner', this is {problem.origin!r}: use method='auto'")
     machine, start, itemsize = problem.machine, problem.start, problem.dtype.itemsize

@@ -190,7 +190,7 @@ def _divided(walk: Walk, dims: tuple[int, ...]) -> bool:
 
 
 def fast_length(least: int, devices: int, growth: float) -> int:
-    """A fast length from `least` on, divisible by as many devices as lengthen it by at most `growth`."""
+    """A fast length from `least` on, divisible by as many devices as possible at a growth of at most `growth`."""
     from scipy import fft  # importing takes 0.2 s
 
     lengths = {m: m * int(fft.next_fast_len(-(-least // m))) for m in range(1, devices + 1) if devices % m == 0}

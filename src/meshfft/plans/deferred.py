@@ -42,7 +42,7 @@ class Role(NamedTuple):
 
 
 class Fixed:
-    """An argument that JAX does not trace: equal to those of its type and value, or without a hash to itself alone."""
+    """An argument that JAX does not trace. Equal if type and value are; if it has no hash, equal only to itself."""
 
     def __init__(self, value: object) -> None:
         if isinstance(value, np.ndarray):  # may change in place
@@ -58,7 +58,7 @@ class Fixed:
 
     @property
     def text(self) -> str | None:
-        """The value in words, equal in every process; None if no words say all of it, as of a function."""
+        """The value in words, equal in every process; None if no text describes it fully (a function)."""
         if isinstance(self.value, np.ndarray | np.generic | Array):
             value = np.asarray(self.value)
             return f"{value.shape} {value.dtype.str} {value.tobytes().hex()}"
@@ -104,8 +104,8 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Call:
-    """A function with its arguments. An array with dimensions in `cut`, those of the first array, is cut as that along
-    them; the rest is whole on every device.
+    """A function with its arguments. `cut` has, for each dimension of each array, the dimension of the first array that
+    is cut in the same way, or None; an array without such dimensions is whole on every device.
     """
 
     function: Callable[..., Any]

@@ -142,7 +142,7 @@ class Plan:
         CPUs and GPUs exceeds it (docs/accuracy.md); on TPUs equal numbers may.
 
         At points it is relative to the norm of the samples or, if larger, to
-        that of the samples of noise with the array's norm.
+        the norm that samples of noise with the array's norm would have.
         """
         return self.walk.error(self.dtype.itemsize, self.machine.chip.rounding)
 

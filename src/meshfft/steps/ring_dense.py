@@ -91,8 +91,8 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return hops(layout.parts[self.dim], self.transposed)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs was not measured. Without it three
-        terms lose at most one rounding."""
+        """Equal numbers lose the same bfloat16 terms; the loss in their sums on TPUs was not measured. Without a loss
+        in sums, products of three terms lose at most one rounding."""
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
         sums = equal_error(n, self.dot, itemsize) * (self.tiled or self.dot.run > 0)
         equal = {0: sums, 3: noise if sums else unit_of(8)}.get(self.dot.terms, noise)

@@ -50,9 +50,9 @@ Node = tuple[Layout, frozenset[int]]
 
 
 def search(problem: Problem, count: int = 1) -> list[tuple[Step, ...]]:
-    """Steps of the cheapest walks, at most `count` and cheapest first; of walks with one price, such as those that take
-    the same steps in another order, one. Steps that exceed a device's memory are a last resort. If nodes are too many
-    (five dimensions over four mesh axes), the bound is weighted more, and the walks are good rather than best."""
+    """Steps of the cheapest walks, at most `count` and cheapest first. Of walks with equal prices, such as the same
+    steps in another order, only one is returned. Steps that exceed a device's memory are a last resort. If nodes are
+    too many (five dimensions over four mesh axes), the bound is weighted more, and walks are good rather than best."""
     capacity = problem.machine.chip.capacity
     for memory in (math.inf,) if capacity is None else (capacity.value, math.inf):
         for weight, budget in ((1, BUDGET), (3, BUDGET), (10, BUDGET), (100, math.inf)):

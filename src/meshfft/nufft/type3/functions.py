@@ -2,8 +2,8 @@
 
     X_j = sum_i c_i exp(-2 pi i s_j . x_i)
 
-Points on the host have a plan (known.py). Points that JAX traces have a grid of static size (traced.py). Their extents
-give it, which are numbers wherever no `jit` traces them: in gradients and under `vmap`, too.
+Points on the host have a plan (known.py). Points that JAX traces have a grid of static size (traced.py), from
+their extents, which are numbers outside `jit`: in gradients and under `vmap`, too.
 """
 
 import math
