@@ -1,7 +1,7 @@
 """Contiguous arrays in files, such as .npy, read and written by position.
 
 Files are not mapped: truncating a mapped file ends the process, processes on a network file system would lose each
-other's pages, and pages count as memory of the process. Invariant: only bytes of the file become numbers.
+other's pages, and pages count as the process's memory. Invariant: only bytes of the file become numbers.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from .grid import BOX_BYTES, Box, starts, subboxes, within
 from .refusals import check_numbers, unchanged
 from .source import FORMATS, Format, Header, Source, source_of
 
-READ_BYTES = 4096  # a page: the least that a disk reads, and cheap beside a request
+READ_BYTES = 4096  # a page: the least that a disk reads
 REST = (...,)
 NumbersHeader = tuple[tuple[int, ...], bool, np.dtype, int]  # shape, whether in Fortran order, dtype, offset
 
@@ -29,8 +29,7 @@ class FileNumbers(NamedTuple):
     """An array in C order in an open file, starting at `offset`.
 
     A read covers, for one position of the dimensions before `dim`, the box from its first number to its last, gaps
-    included. `dim` minimises  bytes of all reads + READ_BYTES a read:  long runs are read without gaps, and single
-    numbers are not read one by one.
+    included. `dim` minimises  bytes of all reads + READ_BYTES a read.
     """
 
     file: int
@@ -39,7 +38,7 @@ class FileNumbers(NamedTuple):
     dtype: np.dtype
 
     def read(self, box: Box, out: np.ndarray) -> None:
-        """Reads a box into `out`, converted to its dtype; raises ValueError if the file ends before."""
+        """Reads a box into `out`, converted to its dtype; raises ValueError if the file is too short."""
         sides, size = [s.stop - s.start for s in box], self.dtype.itemsize
         if 0 in sides:
             return
@@ -119,7 +118,7 @@ class FlatSink:
         synced(self.path.parent)
 
     def missing(self) -> str:
-        return ""  # it has had the size of all its numbers from the start
+        return ""  # it has full size from the start
 
 
 def checked_sink(path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dtype, offset: int) -> FlatSink:
@@ -133,7 +132,7 @@ def checked_sink(path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dt
 def sink_behind(
     path: Path, file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype, fortran: bool = False
 ) -> FlatSink:
-    """A file with a complete header, extended by space for all numbers."""
+    """A file with a complete header, extended to full size."""
     file.flush()
     offset = file.tell()
     file.truncate(offset + dtype.itemsize * math.prod(shape))
@@ -142,7 +141,7 @@ def sink_behind(
 
 
 def reserve(file: IO[bytes]) -> None:
-    """Allocates a file's disk space now, so that it cannot run out hours later."""
+    """Allocates a file's disk space now, so that it cannot run out later."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
@@ -166,7 +165,7 @@ def _open_npy(path: Path, _: str | None) -> Iterator[Source]:
         have = os.fstat(file.fileno()).st_size - offset
         if have < math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{have} bytes of numbers for shape {shape}")
-        order = slice(None, None, -1 if fortran else 1)  # in Fortran order the first dimension is the last on the disk
+        order = slice(None, None, -1 if fortran else 1)  # Fortran order reverses the dimensions on the disk
         stored = shape[order]
         numbers = FileNumbers(file.fileno(), offset, stored, dtype)
 

@@ -1,7 +1,7 @@
 """HDF5 and NetCDF-4 files, read by h5py after the checks that HDF5 does not make.
 
-HDF5 follows links to other files, unpacks a chunk without a bound, and takes the unset rest of a short chunk for
-numbers. So datasets are looked up link by link, and the length of each unpacked chunk is checked before it is read.
+HDF5 follows links to other files, unpacks chunks without a bound, and takes the unset rest of a short chunk for
+numbers. So datasets are looked up link by link, and each unpacked chunk's length is checked before it is read.
 Invariant: every number is stored in the file; unwritten ones are the fill value, or refused.
 """
 
@@ -24,7 +24,7 @@ from .source import Coordinate, Labels, Read, Source, assigning, source_of
 if TYPE_CHECKING:
     import h5py
 
-MOST_OBJECTS = 10_000  # most objects that are searched for a dataset without a name
+MOST_OBJECTS = 10_000  # searched for a dataset without a name
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
 SUM_BYTES = 4  # of Fletcher's checksum
 INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of HDF5's dimension scales
@@ -100,7 +100,7 @@ def members(group: "h5py.h5g.GroupID") -> "Iterator[tuple[str, h5py.h5g.GroupID 
 
 
 def _reader(path: Path, array: "h5py.Dataset") -> Read:
-    """Reader of a dataset; refuses data in other files, because a link can name any file that the user may read."""
+    """Reader of a dataset; refuses data in other files, because a link can name any file of the user."""
     if array.external:
         raise Refused(f"{path} keeps {array.name} in other files, which are not read: copy it")
     if array.is_virtual:
@@ -163,7 +163,7 @@ def most_bytes(nbytes: int) -> int:
 
 
 def _unpacked(raw: bytes, used: Sequence[int], most: int) -> bytes:
-    """Undoes the filters of a chunk except shuffling, which keeps its length; HDF5 checks sums itself."""
+    """Undoes a chunk's filters except shuffling, which keeps its length; HDF5 checks sums itself."""
     for code in reversed(used):
         if code == FLETCHER32:
             raw = raw[:-SUM_BYTES]
@@ -190,7 +190,7 @@ def _lzf_unpacked(raw: bytes, most: int) -> bytes:
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:
         one = file.create_dataset("chunk", (size,), "u1", chunks=(size,), compression="lzf")
         one.id.write_direct_chunk((0,), raw + bytes([len(mark) - 1]) + mark)
-        return bytes(one[...].tobytes().partition(mark)[0])  # all of it, and so too much, without the mark
+        return bytes(one[...].tobytes().partition(mark)[0])  # without the mark all of it, which is too much
 
 
 UNPACKED = {DEFLATE: _inflated, LZF: _lzf_unpacked}  # filters that change the length

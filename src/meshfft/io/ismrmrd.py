@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".h5", ".hdf5", ".mrd")
 MOST_XML = 2**24
 TOGETHER = 64  # readouts read at once
-INDICES = ("slice", "contrast", "phase", "repetition", "set")  # indices that separate the readouts of images
-ALL = "all"  # index value: the readouts of all its values form one image
+INDICES = ("slice", "contrast", "phase", "repetition", "set")  # indices that separate images
+ALL = "all"  # index value: all readouts form one image
 CALIBRATES_TOO, REVERSED, COMPRESSED = 21, 22, (53, 54, 55, 56)  # flags, counted from 1
 LEFT_OUT = {
     **{19: "noise", 20: "calibration", 23: "navigator", 24: "phase correction", 26: "feedback", 27: "dummy"},
@@ -79,7 +79,7 @@ def is_scan(path: Path, group: str | None = None) -> bool:
 
 
 def encodings_of(path: Path, group: str | None = None) -> list[Encoding]:
-    """The encodings in the header of a scan; none of any other file."""
+    """The encodings in a scan's header; none for any other file."""
     if not is_scan(path, group):
         return []
     with _opened(path, group) as (header, _):
@@ -116,7 +116,7 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
 
 
 def selected(text: str) -> dict[str, int | str]:
-    """Parses a selection of readouts by index, as "slice=2,phase=all"."""
+    """Parses a selection, as "slice=2,phase=all"."""
     found = dict[str, int | str]()
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")

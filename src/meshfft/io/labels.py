@@ -25,7 +25,7 @@ from .record import KEY, LONGEST, SHORTEST, Dimension, Record, conformed, is_tex
 from .refusals import Refused, Unnamed
 from .source import Coordinate, Labels, Source
 
-BEFORE = "meshfft_before"  # attribute of a coordinate of frequencies, with the data that the inverse needs
+BEFORE = "meshfft_before"  # attribute of a coordinate of frequencies: data for the inverse
 MOST_COORDINATE = 2**26  # bytes of a coordinate held in memory
 MOST_ATTRIBUTE = 2**16
 NEAR = 1e-3  # allowed deviation of positions, relative to the spacing
@@ -58,7 +58,7 @@ def described(source: Source, labels: Labels | None, attributes: Mapping[str, ob
 
 
 def step_of(one: Coordinate) -> float | None:
-    """Spacing of values that are regular, also in FFT order; negative if falling, None if irregular."""
+    """Spacing of regular values, also in FFT order; negative if falling, None if irregular."""
     if one.values is None or one.values.ndim != 1 or one.values.size < 2 or one.values.dtype.kind not in "iuf":
         return None
     plain = one.values.astype(float)
@@ -129,7 +129,7 @@ def _without(attributes: Mapping[str, object], names: Iterable[str]) -> dict[str
 
 
 def _unit(one: Coordinate) -> str:
-    """The unit of a coordinate; for times since a date, the unit of counting."""
+    """The unit of a coordinate, or of counting for times since a date."""
     unit = str(one.attributes.get("units", "")).split(" since ")[0]
     return unit if is_text(unit) else ""
 
@@ -139,7 +139,7 @@ def words(value: object) -> list[str]:
 
 
 def dims_of(names: object) -> tuple[str, ...] | None:
-    """The names of dimensions, None if they are not all given and different."""
+    """Names of dimensions; None unless all are given and different."""
     try:
         found: tuple[str, ...] = conformed(tuple[str, ...], names)
     except ValueError:
@@ -148,7 +148,7 @@ def dims_of(names: object) -> tuple[str, ...] | None:
 
 
 def choose(path: Path, arrays: Mapping[str, Described], dataset: str | None) -> str:
-    """The array to read: the named one, or the only one that is no coordinate of another."""
+    """The named array, or the only one that is no coordinate of another."""
     if not arrays:
         raise Refused(f"{path} has no dataset of its own: give a file that has one")
     names = sorted(arrays) if dataset is not None else _data_among(arrays)
@@ -184,9 +184,9 @@ def _is_plain(value: object) -> bool:
 
 
 class _Packing(NamedTuple):
-    """Storage of numbers: their intended type, scale and offset, and marks of missing values.
+    """How numbers are stored: intended type, scale, offset, and marks of missing values.
 
-    xarray decodes the same way, but needs pandas for it.
+    xarray decodes the same way, but needs pandas.
     """
 
     meant: np.dtype

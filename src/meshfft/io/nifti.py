@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     import nibabel
 
 SUFFIXES = (".nii", ".nii.gz")
-HEAD_BYTES = 540  # of the longer of the two headers
+HEAD_BYTES = 540  # of the longer header
 MOST_OFFSET = 2**26  # of extensions between header and voxels
 TRAILING = 2**20  # bytes allowed behind the voxels
 COPY_BYTES = 2**20
-MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of a file of NIfTI-1
+MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of NIfTI-1
 SPACE = 3  # dimensions of space
 SCANNER = 1  # code of scanner coordinates
 
 
 def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
     with np.errstate(over="ignore"):
-        stored = np.asarray(affine, np.float32).astype(float)  # the precision of NIfTI
+        stored = np.asarray(affine, np.float32).astype(float)  # NIfTI's precision
     if stored.shape != (4, 4) or not np.isfinite(stored).all() or (stored[3] != (0, 0, 0, 1)).any():
         raise ValueError(f"{what} is no affine: give 4 x 4 numbers, the last row 0 0 0 1")
     if np.linalg.matrix_rank(stored[:3, :3]) < 3:
@@ -50,7 +50,7 @@ def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
 
 
 def nifti_affine(path: Path) -> np.ndarray:
-    """Affine of a NIfTI file, from voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
+    """Affine of a NIfTI file from voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
     need("nibabel", "reading NIfTI")
     packed = path.name.lower().endswith(".gz")
     with readable(path), gzip.open(path) if packed else open(path, "rb") as file:
@@ -62,7 +62,7 @@ def is_nifti(path: Path) -> bool:
 
 
 def coils_first(array: Source, dims: int) -> Source:
-    """Maps of a NIfTI file as (coils, ...); any other array as it is."""
+    """Maps of a NIfTI file as (coils, ...); any other array unchanged."""
     ones = array.ndim - dims - 1
     if not is_nifti(array.path) or ones < 0 or any(n != 1 for n in array.shape[dims:-1]):
         return array
@@ -123,7 +123,7 @@ def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...],
 
 @contextlib.contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """The file without gzip, as each slice would be unpacked again, and no checksum would be verified."""
+    """The file without gzip: reading slices would unpack it again for each, and verify no checksum."""
     if path.suffix.lower() != ".gz":
         yield path
         return
@@ -174,7 +174,7 @@ def _create(path: Path, header: Header) -> FlatSink:
     made.set_data_shape(header.shape)
     if header.affine is not None:
         made.set_xyzt_units("mm")
-        made.set_qform(header.affine, 0)  # sizes of voxels; the rest is approximate if the affine shears
+        made.set_qform(header.affine, 0)  # sizes of voxels; approximate if the affine shears
     made.set_sform(np.eye(4) if header.affine is None else header.affine, SCANNER)
     made["vox_offset"] = len(made.binaryblock) + len(NO_EXTENSION)
     with open(path, "xb") as file:

@@ -89,7 +89,7 @@ class Record:
 
     @staticmethod
     def from_dict(value: object, where: str) -> "Record":
-        """Builds a record from untrusted values; raises ValueError, which names the file `where` and the field."""
+        """Builds a record from untrusted values; raises ValueError that names the file `where` and the field."""
         again = f"transform it again, or remove the attribute from {where}"
         form = value.get("format") if isinstance(value, dict) else None
         if not isinstance(value, dict) or type(form) is not int:

@@ -16,7 +16,7 @@ DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
 MOST_BYTES = 2**60  # no file system holds a larger array
 CHUNK_LIMIT = 2**30  # a chunk is decoded whole
 CHUNK_BEYOND = 2**26  # up to here a chunk may be larger than its array
-CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # more chunks than that, if they are smaller, take seconds to look up
+CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # smaller chunks, if more than that, take seconds to look up
 SYSTEM = re.compile(r"(?:os_error_code='|OS error |errno = )(\d+)")  # in texts of tensorstore, old versions and HDF5
 
 
@@ -36,8 +36,8 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except (Refused, ImportError):
         raise
-    except Exception as error:  # readers of other packages, on untrusted bytes
-        if isinstance(error, OSError) and error.errno:  # a system error: no permission, no space, a failing disk
+    except Exception as error:  # of other packages, on untrusted bytes
+        if isinstance(error, OSError) and error.errno:  # no permission, no space, a failing disk
             raise
         reason = " ".join(str(error).split(" [")[0].split())[:300] or type(error).__name__
         raise ValueError(
@@ -47,7 +47,7 @@ def readable(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def system_errors() -> Iterator[None]:
-    """Turns a library's error into an OSError if its text has a system error number."""
+    """Turns a library's error with a system error number in its text into an OSError."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
@@ -58,9 +58,9 @@ def system_errors() -> Iterator[None]:
 
 
 def unchanged(path: Path, file: Path | None = None) -> Callable[[], None]:
-    """A check that a file is unchanged, by device, inode, size and time of the last change.
+    """A check that a file (`file` if given) has kept its device, inode, size and time of change.
 
-    Make it before the file is opened and call it after every read. It looks at `file` if that is given.
+    Make it before the file is opened and call it after every read.
     """
 
     def state() -> tuple[int, ...] | None:

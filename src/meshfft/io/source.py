@@ -87,7 +87,7 @@ class Source:
         return f"<Source: {self.dtype} {' x '.join(map(str, self.shape))} in {where}>"
 
     def __getitem__(self, index: object) -> np.ndarray:
-        """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""
+        """Reads the positions at `index` (slices without steps, or integers)."""
         box, single = _box(index, self.shape)
         out = aligned(shape_of(box), self.dtype)
         self.into(out, box)
@@ -119,16 +119,16 @@ class Sink(Protocol):
     def path(self) -> Path: ...
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        """Parts of a box to write at once: complete files, of at most `most` bytes or one file."""
+        """Parts of a box to write at once: complete files, at most `most` bytes or one file."""
 
     def write(self, at: Box, block: np.ndarray) -> None:
         """Writes a block to a box; the block may be changed afterwards."""
 
     def flush(self) -> None:
-        """Returns when all data of this process would survive a loss of power."""
+        """Returns when this process's data would survive a loss of power."""
 
     def missing(self) -> str:
-        """How many files are there of all that a complete array has; empty if all are."""
+        """How many of the array's files exist; empty if all do."""
 
 
 class Format(NamedTuple):
@@ -139,13 +139,13 @@ class Format(NamedTuple):
         open: opens the array, or the one of this name, for reading.
         create: makes a file of full size, or a store without chunks.
         reopen: opens such a file in other processes.
-        package: that reads and writes it, of the extra "files"; empty for NumPy.
-        named: whether a file has several arrays, by name, which may be in chunks.
+        package: of the extra "files"; empty for NumPy.
+        named: whether a file has several named arrays, perhaps in chunks.
         image: whether it stores only images of space, and no transforms.
         folder: whether it is a folder of files.
-        lacks: codes of the types of numbers that it cannot store.
+        lacks: codes of types that it cannot store.
         is_one: whether a path is such a file.
-        check: raises ValueError if it cannot store an array of such a header, for any other reason.
+        check: raises ValueError if it cannot store such a header for another reason.
     """
 
     title: str
@@ -170,12 +170,12 @@ def results() -> tuple[str, ...]:
 
 
 def suffix_in(path: Path) -> str:
-    """The suffix of a file to read, in lower case; empty if it is of no format."""
+    """Suffix of a file to read, in lower case; empty if of no format."""
     return next((suffix for suffix in FORMATS if path.name.lower().endswith(suffix)), "")
 
 
 def has_names(path: Path) -> bool:
-    """Whether a file of this suffix may have several arrays, by name."""
+    """Whether a file of this suffix may have several named arrays."""
     return (suffix := suffix_in(path)) in FORMATS and FORMATS[suffix].named
 
 
@@ -243,10 +243,9 @@ def source_of(
 
 
 def identity(source: Source) -> dict[str, object]:
-    """Identity of a file, compared between processes: size, time of change and first bytes, as plain values.
+    """Identity of a file, to compare between processes: size, time of change and first bytes, as plain values.
 
-    A copy of a file with the same time is the same. Only the header and first values of a file are read, or the
-    metadata of a Zarr store.
+    A copy with the same time is the same. Of a Zarr store only the metadata are read.
     """
     folders = dict.fromkeys([source.path, source.path / source.name])
     metadata = [folder / name for folder in folders for name in METADATA if (folder / name).is_file()]

@@ -1,7 +1,7 @@
 """Sharded arrays, written shard by shard in any format: one file, or a Zarr array whose chunks follow the shards.
 
-Every process copies the blocks of its devices to the host, one at a time, crops their padding and writes them. A
-.nii.gz file is packed from a complete .nii file. Invariant: the output gets its name only when it is on the disk.
+Every process copies its devices' blocks to the host one at a time, crops their padding and writes them. A .nii.gz file
+is packed from a complete .nii file. Invariant: the output gets its name only when it is on the disk.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from .refusals import DTYPES
 from .source import FORMATS, Format, Header, Labels, Sink, results, suffix_in
 
 GZIP = ".gz"
-FAST = 1  # nibabel's gzip level: the noise in an image packs hardly better at any other
+FAST = 1  # nibabel's gzip level: noise packs hardly better at any other
 COPY_BYTES = 2**20
 DATA = "data"
 
@@ -101,7 +101,7 @@ def header_of(
     about: Mapping[str, object] = {},
     affine: np.ndarray | None = None,
 ) -> Header:
-    """The header of an array, in a format that is not chosen by the suffix if there is a `kind`.
+    """The header of an array, in the format of the suffix `kind`, by default that of `path`.
 
     Raises ValueError if the format cannot hold such an array, type of numbers, or name.
     """
@@ -190,7 +190,7 @@ def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix of a file to write, of two parts if a format has such a one."""
+    """The suffix of a file to write, in two parts if a format has such a one."""
     return next((suffix for suffix in FORMATS if path.name.endswith(suffix)), path.suffix)
 
 
@@ -219,8 +219,8 @@ def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarr
 def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = ()) -> None:
     """Refuses an output that could not be written, before any work is done for it.
 
-    A file to be replaced still takes space on the disk meanwhile. Raises as `write_array`, or ValueError if that file
-    is of another kind. `kinds` are the suffixes that it may have: by default those of any array.
+    A replaced file takes disk space until the end. Raises as `write_array`, or ValueError if that file is of another
+    kind. `kinds` are the suffixes that it may have, by default those of any array.
     """
     path = Path(path)
     suffix = _checked_suffix(path, kinds or results())
@@ -240,7 +240,7 @@ def check_disjoint(source: str | Path, target: str | Path) -> None:
     """
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
     format = FORMATS.get(suffix_in(source))
-    if format and format.folder and _holds(source, target):  # any other folder is refused when it is opened
+    if format and format.folder and _holds(source, target):  # any other folder is refused when opened
         raise ValueError(f"{target} lies inside {source}, which is read: {elsewhere}")
     if _holds(target, source):
         raise ValueError(f"{source}, which is read, lies inside {target}: {elsewhere}")

@@ -167,7 +167,7 @@ def _labels(node: ZarrNode) -> Labels | None:
 
 
 def _coordinates(group: ZarrNode, names: Sequence[str], dims: set[str]) -> Iterator[Coordinate]:
-    """The arrays of these names along some of the dimensions; an unreadable one is copied if it has format 3."""
+    """The named arrays along some of the dimensions; an unreadable one of format 3 is copied."""
     for folder in (group.folder / name for name in names):
         group.check_inside(folder)
         node = group.at(folder) if is_zarr(folder) else group
@@ -232,10 +232,10 @@ class ZarrSink:
                     started.pop(0).result()
         finally:
             for write in started:
-                write.exception()  # a pending write would recreate the folder that is now removed
+                write.exception()  # a pending write would recreate the removed folder
 
     def flush(self) -> None:
-        synced(self.path)  # the names of files; each file is on the disk when its write ends
+        synced(self.path)  # names of files; each file is synced when its write ends
         synced(self.path.parent)
 
     def missing(self) -> str:
@@ -258,7 +258,7 @@ def _reopen(path: Path) -> ZarrSink:
 
 
 def _create_array(path: Path, header: Header) -> "tensorstore.TensorStore":
-    """An uncompressed array: spectra are noise, and packing them takes longer than the transform."""
+    """An uncompressed array: spectra are noise, and packing takes longer than the transform."""
     codecs: list[dict[str, object]] = [BYTES if header.dtype.itemsize > 1 else {"name": "bytes"}, CRC32C]
     if header.grid.shard is not None:
         inner = {"chunk_shape": list(header.grid.chunk), "codecs": codecs, "index_codecs": [BYTES, CRC32C]}
