@@ -40,7 +40,7 @@ CHOICES = {
 }
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # larger numbers are typing errors
+MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # larger ones are typing errors
 DIGITS = r"[0-9]{1,19}"
 ERROR = r"(?=\.?[0-9])[0-9]{0,19}(\.[0-9]{0,19})?([eE][+-]?[0-9]{1,3})?"
 
@@ -118,7 +118,6 @@ class Files(NamedTuple):
         return bar(total, in_bytes=in_bytes, shown=process == 0 and not self.quiet)
 
     def finish(self, facts: Mapping[str, object], timings: Sequence[PartTime], wrote: str) -> None:
-        """Prints the facts as JSON, or the timings and the output."""
         if jax.process_index() == 0 and self.as_json:
             print_json({**facts, "measured": [timing._asdict() for timing in timings]})
         elif jax.process_index() == 0 and not self.quiet:
@@ -148,7 +147,7 @@ class PlanFlags(NamedTuple):
     inverse: Annotated[bool, switch("--inverse", "The inverse transform.")] = False
 
     def read(self) -> Keywords:
-        """The options of `meshfft.plan`, but for the spec."""
+        """The options of `meshfft.plan` but the spec."""
         given = {name: value for name, value in self._asdict().items() if name not in OWN}
         modes = None if self.modes is None else read_counts(self.modes, "--modes", "frequencies", least="-?")
         return {

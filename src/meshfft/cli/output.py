@@ -33,8 +33,8 @@ P = ParamSpec("P")
 MOST_TEXT = 1000
 RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", " -- ", " -- ", "    ", "    "]), ascii=True)
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
-EVERY = 1.0  # seconds between two lines of JSON about the same part
-FLAGS = (  # arguments of Python in the library's messages, and the flags that they are here
+EVERY = 1.0  # seconds between lines of JSON about the same part
+FLAGS = (  # Python arguments in the library's messages, and their flags here
     (re.compile(rf"\b(kind|{'|'.join(Options._fields)})='([\w-]+)'"), r"--\1 \2"),
     (re.compile(r"\b(resume|overwrite)=True"), r"--\1"),
     (re.compile(r"(?<![-\w])(tikhonov|truncation|ring|margin)(?:=(?!\w)|(?= is\b))"), r"--\1"),
@@ -44,7 +44,7 @@ FLAGS = (  # arguments of Python in the library's messages, and the flags that t
 
 
 class PartTime(NamedTuple):
-    """Seconds that one step of a command took to compile, if it is compiled, and to run."""
+    """Seconds that one step took to compile, if it is compiled, and to run."""
 
     step: str
     compile_seconds: float | None
@@ -65,7 +65,7 @@ def say_filled(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Prints one line on stderr, if that is open; the middle of a very long one is left out."""
+    """Prints one line on stderr, if that is open, without the middle of a very long one."""
     if len(text) > MOST_TEXT:
         text = f"{text[: MOST_TEXT // 2]} ... {text[-MOST_TEXT // 2 :]}"
     with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ def print_json(record: Mapping[str, object]) -> None:
 
 
 def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Sequence[Sequence[str]] = ()) -> None:
-    """Prints a table, the first column left-aligned, the rest right-aligned, with sums under a rule."""
+    """Prints a table, the first column left-aligned, with sums under a rule."""
     table = Table(box=RULED, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1) if sums else (0, 1))
     for index, head in enumerate(heads):
         table.add_column(Text(shown(head)), justify="right" if index else "left", no_wrap=index > 0)
@@ -107,9 +107,9 @@ def shown(text: str, lines: bool = True) -> str:
 
 
 class Progress:
-    """The part that runs now, how much of the whole is done, and the seconds of earlier parts.
+    """The running part, how much of the whole is done, and the seconds of earlier parts.
 
-    `show` is called with "begin", "progress" or "end". `note` is shown after the name of the part.
+    `show` is called with "begin", "progress" or "end". `note` is shown after the part's name.
     """
 
     def __init__(self, show: Callable[["Progress", str], None]) -> None:
@@ -131,7 +131,7 @@ class Progress:
             self.show(self, "end")
 
     def counting(self, array: Source) -> Source:
-        """The array, with the bytes that are read counted as done."""
+        """The array; bytes that are read count as done."""
 
         def read(box: Box, out: np.ndarray) -> None:
             array.read(box, out)
@@ -173,8 +173,8 @@ def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[Callable[..., None]]:
-    """Shows what is waited for, in a terminal; yields a function that says which part runs, and the share that is done
-    before it. Until then the bar moves without an end."""
+    """Shows in a terminal what is waited for; yields a function of the part that runs and the share done before it.
+    Until that is called the bar moves without an end."""
     console = Console(stderr=True)
     words = widgets.TextColumn("{task.description}", markup=False)
     columns = (widgets.BarColumn(bar_width=20), widgets.TimeElapsedColumn(), words)
@@ -185,7 +185,7 @@ def waiting(what: str) -> Iterator[Callable[..., None]]:
 
 @contextlib.contextmanager
 def log(total: int, process: int) -> Iterator[Progress]:
-    """Writes JSON lines: when each part begins and ends, and at most once a second how many bytes are done."""
+    """Writes JSON lines: when each part begins and ends, and at most once a second the bytes done."""
     last = 0.0
 
     def tell(now: Progress, event: str, **facts: str | float) -> None:
@@ -212,7 +212,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     def run(*args: P.args, **options: P.kwargs) -> None:
         try:
             command(*args, **options)
-        except typer.Exit:  # which is a RuntimeError
+        except typer.Exit:  # a RuntimeError
             raise
         except REFUSALS as error:
             warn(f"meshfft: error: {describe(error)}")
@@ -250,7 +250,7 @@ def occupy() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
     sys.stdout = sys.stdout or Lost()
     sys.stderr = sys.stderr or Lost()
 
@@ -258,7 +258,7 @@ def occupy() -> None:
 def _print(text: str) -> None:
     try:
         print(text, end="", flush=True)
-    except OSError:  # a closed pipe or a full disk: later text is dropped, also what Python has buffered
+    except OSError:  # a closed pipe or full disk: later text is dropped, and what Python has buffered
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         sys.stdout = Lost()

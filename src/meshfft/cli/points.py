@@ -92,7 +92,7 @@ class Cloud(NamedTuple):
             raise ValueError(f"{far}: give another --points-unit, or points within one turn")
         later = (
             jax.distributed.is_initialized() and jax.process_index() > 0
-        )  # asked in this order, it starts no devices
+        )  # in this order no device starts
         if self.unit != "turns" and most <= HALF and not later:
             warn(f"meshfft: note: {self.path} reaches only {reach}: are these turns?")
 
@@ -135,7 +135,7 @@ def cloud_of(path: Path, unit: str | None, arrays: Mapping[str, np.ndarray]) -> 
 
 
 def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
-    """Which array of a file to read: the given one, else one of the usual name, else the only one."""
+    """The array of a file to read: the given one, else one of the usual name, else the only one."""
     if given is None and has_names(path):
         with contextlib.suppress(ValueError), open_array(path, usual):
             return usual
@@ -143,7 +143,7 @@ def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file of points: all arrays of a .npz file, by name; of other files the only one, or `traj`."""
+    """Arrays of a file of points by name: all of a .npz file, else the only one, or `traj`."""
     if path.suffix != ".npz":
         with open_array(path, dataset_in(path, None, "traj")) as source:
             check_held(math.prod(source.shape) * source.dtype.itemsize, str(path), "give fewer points")

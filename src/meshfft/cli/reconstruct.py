@@ -183,7 +183,6 @@ def _affine(asked: Asked) -> Affine | None:
 def read_affine(
     voxel: str | None, file: Path | None, shape: tuple[int, ...], origin: str, target: Path
 ) -> Affine | None:
-    """The affine from --voxel or --affine, or None."""
     if voxel is None and file is None:
         return None
     flag = "--affine" if voxel is None else "--voxel"

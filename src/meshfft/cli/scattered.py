@@ -36,7 +36,7 @@ from .output import PartTime, guarded, waiting
 from .points import UNITS, cloud_of, dataset_in, read_arrays
 
 PRECISIONS = ("float32", "float64")
-FREE = ("source", "target", "points", "files")  # do not affect the result, or are compared otherwise
+FREE = ("source", "target", "points", "files")  # without effect, or compared otherwise
 KEY = "meshfft_scattered"
 
 METHOD = "kdft: the sum itself; auto, transpose or cooley-tukey: of the fine grid."
@@ -77,7 +77,7 @@ class Asked(NamedTuple):
         return {"the command": kind, **deciding(self.target, self.files, values)}
 
 
-OpenedData = tuple[Asked, Source, Scattered]  # the flags, completed from the file; the data; the points
+OpenedData = tuple[Asked, Source, Scattered]  # completed flags, data, points
 
 
 class Command(NamedTuple):

@@ -1,7 +1,7 @@
 """`meshfft transform`: an array file in, its transform out, with every device holding only its own block.
 
-Everything that can be refused is refused before the work. The output gets its name when it is complete. Several
-processes all run this and refuse together; process 0 prints.
+All refusals come before the work. The output gets its name when it is complete. Several processes refuse together;
+process 0 prints.
 """
 
 import contextlib
@@ -119,7 +119,7 @@ def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
 
 def _run(flags: Flags) -> None:
     if flags.mesh is not None:
-        read.read_mesh(flags.mesh)  # refuses a wrong one before the file is opened
+        read.read_mesh(flags.mesh)  # refuses a wrong one early
     agree(flags.deciding())
     everywhere(lambda: _check(flags))
     if flags.memory is not None:
@@ -162,7 +162,7 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
 
 
 def _planned(flags: Flags, options: read.Keywords, mesh: Mesh, dtype: np.dtype) -> Plan:
-    """The plan to run; of samples at scattered points on the unit circle the one that solves by FFTs."""
+    """The plan to run; samples at scattered points on the unit circle are solved by FFTs."""
     points = options.get("points")
     scattered = isinstance(points, Scattered) and points.log_radius is None
     if not (flags.sampling and flags.sampling.solve and scattered and options.get("method") != "kdft"):
@@ -244,7 +244,7 @@ def _in_passes(job: Prepared) -> Made:
 
     def begin(part: str) -> None:
         nonlocal baseline
-        if part == "pass 1":  # everything is in memory but the array
+        if part == "pass 1":  # all is in memory but the array
             baseline = peak_resident()
             job.say(f"Python, JAX and the compiled programs take {quantity(baseline, 'B')} besides.")
         progress.begin(part)
@@ -267,7 +267,7 @@ def _in_passes(job: Prepared) -> Made:
 
 
 def _passes(job: Prepared) -> Passes:
-    """The passes on the devices of this process; a resumed run keeps its own, whatever memory is free now."""
+    """The passes on this process's devices; a resumed run keeps its own, whatever memory is free now."""
     flags, devices = job.flags, job.mesh.local_devices
     device = None if devices[0].platform == "cpu" else device_bytes(devices[0])
     limits: read.Keywords = {"budget": flags.memory, "device_budget": device}

@@ -30,8 +30,8 @@ def binned(
 ) -> tuple[Array, Array, Array]:
     """Replicated sums over bins of x and of the root of the coordinate, and the counts; x is stored in `layout`.
 
-    `coordinates`, for some dimensions, and integer `weights`, for all, have the stored size along their dimension and
-    size 1 along the rest; inside a shard_map over all axes that cut x, the block's size. `edges` are ascending.
+    `coordinates`, for some dimensions, and integer `weights`, for all, have the stored size along their dimension (the
+    block's inside a shard_map over all axes that cut x), and size 1 along the rest. `edges` are ascending.
     """
     parts = functools.partial(_parts, bins=edges.shape[0] - 1)
     mapped = mapped_axes(mesh) & layout.mesh_axes
@@ -67,7 +67,7 @@ def _parts(x: Array, coordinates: PerDim, weights: PerDim, edges: Array, bins: i
 
 
 def _summed(values: Array, index: Array, bins: int) -> Array:
-    """Sums values by bin, run by run, and drops values outside all bins."""
+    """Sums values by bin, in runs, and drops values outside all bins."""
     many = values.shape[0]
     runs = max(1, min(-(-many // RUN), many // bins, MOST // bins))
     run = lax.broadcasted_iota(jnp.int32, (runs, -(-many // runs)), 0).ravel()[:many]

@@ -14,7 +14,7 @@ from jax.typing import DTypeLike
 
 WORD = 4  # bytes of a word
 LOW, TOP = 0xFFFFFF, -(2**24)  # the lower 24 bits of a word, and the upper 8
-Scale = tuple[Array, Array]  # a power of two in two factors, since one may exceed the type's range
+Scale = tuple[Array, Array]  # a power of two in two factors, each within the type's range
 
 
 def finite(values: Array) -> Array:
@@ -35,7 +35,7 @@ def scale(by: Array, dtype: DTypeLike) -> Scale:
 
 
 def code(values: Array, scale: Scale, bits: int) -> Array:
-    """Nearest integers, halves to even; the largest two encode infinity, the least NaN."""
+    """Nearest integers, halves to even; the two largest encode infinity, the least NaN."""
     (infinite, digits, _), magnitude = _layout(values.dtype), _magnitude(values)
     scaled = values * scale[0] * scale[1]
     limit = jnp.where(magnitude == infinite, 2.0**bits - 1, 2.0**bits - 2).astype(values.dtype)
@@ -85,7 +85,7 @@ def unpack24(words: Sequence[Array]) -> list[Array]:
 
 
 def _nearest(values: Array, large: float) -> Array:
-    """Rounds by adding a number so large that no fraction is left; jnp.round takes a TPU three times the operations."""
+    """Rounds by adding a number so large that no fraction is left; jnp.round takes a TPU three times as long."""
     added = np.asarray(large, values.dtype)
     return (_bits(values + added) - int(added.view(f"i{added.itemsize}"))).astype(jnp.int32)
 

@@ -2,8 +2,8 @@
 
     cycles(step, unit) = sum over the instructions of the step on the unit of estimated cycles * times
 
-An instruction in a loop counts once for each trip. The compiler has no estimate for Pallas kernels: FFT kernels, found
-by name, are priced by tpu/price.py for a chip. The kinds of work follow from opcodes and scopes:
+An instruction in a loop counts once for each trip. The compiler does not estimate Pallas kernels: FFT kernels, found by
+name, are priced by tpu/price.py. The kinds of work follow from opcodes and scopes:
 
     products     matrix products
     fft          XLA's FFT, and meshfft's own by additions or in kernels; not by products
@@ -64,7 +64,7 @@ class Collective(NamedTuple):
 
 
 class Op(NamedTuple):
-    """Step of an instruction, from 1, 0 before the first; and its kind of work, one of KINDS."""
+    """Step of an instruction, from 1, 0 before the first; and its kind of work."""
 
     step: int
     kind: str
@@ -167,7 +167,7 @@ def ops_of(program: Program) -> dict[str, Op | None]:
 def kind_of(program: Program, instruction: Instruction) -> str | None:
     """One of KINDS; None for parameters, tuples, loops.
 
-    A fusion is "products" if it contains one, else "fft", else "copies" if all of it only moves, else "other".
+    A fusion is "products" if it contains one, else "fft", else "copies" if it only moves, else "other".
     """
     if instruction.opcode in FREE:
         return None
@@ -190,7 +190,7 @@ def unit(program: Program, instruction: Instruction) -> str:
 
 
 def _working(program: Program, instruction: Instruction) -> list[Instruction]:
-    """The parts of an instruction that do more than move numbers. Scalars are indices."""
+    """The parts of an instruction that do more than move arrays."""
     parts = [instruction, *program.inside(instruction)]
     names = {part.name: part for part in parts}
     arrays = (part for part in parts if any(shape for _, shape in _arrays(part.type)))
@@ -224,7 +224,7 @@ def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
 
 
 def _stepped(program: Program) -> list[_Stepped]:
-    """One run, each instruction with the step in its scopes, else that of the last instruction at work before it.
+    """One run, each instruction with the step in its scopes, else that of the last one at work before it.
 
     At work is an instruction with an estimate, or in a text without estimates any that is not free.
     """

@@ -36,20 +36,20 @@ from ..numerics.dtypes import WIDE, Dot
 from ..numerics.products import product
 
 RUNS = 5
-BLOCK = {"cpu": 2**23, "default": 2**28}  # bytes of one device that leave the caches
+BLOCK = {"cpu": 2**23, "default": 2**28}  # bytes of one device, larger than caches
 SIZES = {"cpu": (2**12, 2**16, 2**20, 2**23), "default": (2**12, 2**16, 2**20, 2**24, 2**27)}  # bytes sent
 LINE, SIDE = 256, 512  # length of FFTs; rows and columns of products
 SHORT = 2**14  # bytes of a message whose latency is measured
 WIDTH = {"cpu": 64, "gpu": 2**17, "default": 8192}  # columns that a product multiplies
-TARGET, MOST = 0.02, 64  # seconds that one program should take, and most repetitions for it
-PATIENCE = 1.0  # seconds of one operation after which no larger message is tried
-LEAST = 0.2  # share of the measured time that a rate is found from, when what surrounds it is subtracted
+TARGET, MOST = 0.02, 64  # seconds that one program should take, and most repetitions
+PATIENCE = 1.0  # seconds of one operation that end the search for larger messages
+LEAST = 0.2  # least share of a time that must be left after subtraction
 
 Body = Callable[[Any], Any]
 
 
 class Timing(NamedTuple):
-    """Seconds of one collective, of blocks of so many bytes on each device."""
+    """Seconds of one collective, of so many bytes on each device."""
 
     kind: str  # as machine.Move has them
     axes: tuple[str, ...]
@@ -85,8 +85,7 @@ class Measured(NamedTuple):
 
 
 def measured_rates(mesh: Mesh, tell: Callable[[str, float], None]) -> Measured:
-    """Measures for a few seconds to a minute; `tell` gets the name of each part before it begins, and the share that is
-    done.
+    """Measures for a few seconds to a minute; `tell` gets the name of each part and the share that is done.
 
     Every process of the mesh must call it.
     """
@@ -131,12 +130,12 @@ def _pass(x: Array) -> Array:
 
 
 def _transform(x: Array) -> Array:
-    """There and back: a loop needs no copy of the result, and no factor keeps the numbers in range."""
+    """There and back: no copy of the result, and no growth."""
     return lax.fft(lax.fft(x, lax.FftType.FFT, (LINE,)), lax.FftType.IFFT, (LINE,))
 
 
 def _product_rate(mesh: Mesh, machine: Machine, tier: str) -> float:
-    """Real operations per second of a complex product by four real ones, passes not counted."""
+    """Real operations per second of a complex product by four real ones, without passes."""
     kind, width = np.float64 if tier in WIDE else np.float32, _of(WIDTH, machine.chip.platform)
     slices = tier.startswith("int8")
     dot, width = Dot(tier, 4, machine.chip.unit * slices), width // 8 if slices else width
@@ -167,7 +166,7 @@ def _timings(mesh: Mesh, kind: str, axes: tuple[str, ...]) -> Iterator[Timing]:
 
 
 def _links(machine: Machine, timings: list[Timing], memory: float) -> dict[str, float]:
-    """Rates and latencies of both levels; those that no timing reaches are left out."""
+    """Rates and latencies of both levels that timings reach."""
     rows = [(one, _load(machine, one)) for one in timings]
     inner, outer = ([row for row in rows if bool(row[1].messages) == outside] for outside in (False, True))
     short = [one.seconds / load.far for one, load in inner if one.kind == "ring" and one.nbytes < SHORT]
@@ -185,7 +184,7 @@ def _links(machine: Machine, timings: list[Timing], memory: float) -> dict[str, 
 
 
 def _rate(rows: list[tuple[Timing, Load]], blocks: list[float], beside: list[float]) -> float:
-    """The median, over mesh axes, of the rate that the largest all-to-all reaches without what is beside it."""
+    """The median, over mesh axes, of the rate of the largest all-to-all without what is beside it."""
     largest = {one.axes: at for at, (one, _) in enumerate(rows)}.values()
     return statistics.median(blocks[at] * rows[at][0].nbytes / _net(rows[at][0].seconds, beside[at]) for at in largest)
 
@@ -198,7 +197,7 @@ def _load(machine: Machine, one: Timing) -> Load:
 
 
 def _seconds(mesh: Mesh, body: Body, blocks: list[np.ndarray]) -> float:
-    """Seconds of `body` on blocks that every device has, in a loop that takes about TARGET."""
+    """Seconds of `body` on each device's blocks, in a loop that takes about TARGET."""
     spec = PartitionSpec(tuple(mesh.axis_names))
     put = jax.jit(lambda: tuple(jnp.full((mesh.size * x.shape[0], *x.shape[1:]), x.flat[0]) for x in blocks),
                   out_shardings=NamedSharding(mesh, spec))  # fmt: skip
