@@ -90,9 +90,7 @@ class Cloud(NamedTuple):
         if turns > TURN:
             far = f"{self.path} reaches {reach}, and a spectrum repeats with every turn"
             raise ValueError(f"{far}: give another --points-unit, or points within one turn")
-        later = (
-            jax.distributed.is_initialized() and jax.process_index() > 0
-        )  # in this order no device starts
+        later = jax.distributed.is_initialized() and jax.process_index() > 0  # in this order no device starts
         if self.unit != "turns" and most <= HALF and not later:
             warn(f"meshfft: note: {self.path} reaches only {reach}: are these turns?")
 

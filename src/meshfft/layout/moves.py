@@ -42,14 +42,14 @@ class AxisMove(NamedTuple):
         return f"{join_axes(self.axes)}: {dim_name(self.source, layout.ndim)} -> {dim_name(self.target, layout.ndim)}"
 
 
-@functools.lru_cache(maxsize=2**14)  # searches reach a layout by many ways, and again for every order of the devices
+@functools.lru_cache(maxsize=2**14)  # searches reach a layout by many ways
 def moves_from(
     layout: Layout, goal: Layout | None, todo: frozenset[int], once: bool
 ) -> tuple[tuple[AxisMove, Layout], ...]:
     """Moves, with the layout after each, out of dimensions in `todo` or whose cuts differ from the goal's.
 
-    A mesh axis of one device cuts nothing: where it may stay it begins no move. With `once` axes avoid dimensions that
-    are still to be opened, so that each moves once.
+    A mesh axis of one device begins no move where it may stay. With `once` axes avoid dimensions that are still to be
+    opened, so that each moves once.
     """
     found = list[AxisMove]()
     for source, cuts in enumerate(layout.cuts):
@@ -65,14 +65,14 @@ def moves_from(
 
 
 def at_once(moves: tuple[AxisMove, ...]) -> bool:
-    """Whether one exchange can do all moves: onto one dimension or from one, no axis twice."""
+    """Whether one exchange does all moves: onto one dimension or from one, no axis twice."""
     axes = [axis for move in moves for axis in move.axes]
     ends = {move.source for move in moves}, {move.target for move in moves}
     return len(set(axes)) == len(axes) and 1 in map(len, ends)
 
 
 def _settled(goal: Layout | None, dim: int, cuts: Cuts) -> int:
-    """Number of outer cuts that may stay: the goal's, or without a goal all that nest."""
+    """Number of outer cuts that may stay: the goal's; without a goal, all that nest."""
     if goal is None:
         return max(j for j in range(len(cuts) + 1) if nested(cuts[:j]))
     pairs = zip(cuts, goal.cuts[dim], strict=False)

@@ -3,8 +3,8 @@
     for each pass, for each of its tiles:   read, transform on the devices, write, flush, note in the journal
 
 Invariant: the output gets its name once all of it is on the disk. Until then finished tiles are in a working folder
-beside it, and an interrupted run is resumed after the last tile of its journal. With n processes, each takes every n-th
-tile on its own devices, and all wait for each other between passes.
+beside it, from which an interrupted run is resumed. Of n processes each takes every n-th tile on its own devices, and
+all wait for each other between passes.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ def run_passes(
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """A run in one process; `most` bytes are read or written at a time."""
+    """One process's run; `most` bytes are read or written at a time."""
 
     made: Passes
     source: Sliceable
@@ -203,7 +203,7 @@ def _agreed(made: Passes, source: Sliceable) -> dict[str, object]:
 
 
 def _local(made: Passes) -> Passes:
-    """The passes on devices of this process: the devices of their mesh, or the number it describes."""
+    """The passes on this process's devices: those of their mesh, or as many."""
     mesh, own = made.mesh, jax.local_devices()
     if isinstance(mesh, Mesh):
         if not set(mesh.devices.flat) <= set(own):

@@ -3,8 +3,8 @@
     read:    each box of chunks in a tile   into a buffer, then into the blocks of the devices
     write:   each box of chunks in a tile   from the blocks that overlap it, through a buffer, to the file
 
-Invariant: every chunk of a tile is read or written once, however many devices share the tile. Beside the tile there is
-one buffer of a transfer.
+Invariant: every chunk of a tile is read or written once, however many devices share the tile. One buffer holds a
+transfer.
 """
 
 import bisect
@@ -31,7 +31,7 @@ from ..numerics.split_complex import Shape
 from ..plans.plan import Plan
 from .tiles import given_dtype
 
-Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the host
+Values = jax.Array | PaddedArray | np.ndarray  # on devices or on the host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Scratch:
     """The store between two passes: a flat file with each box common to tiles of both passes in one run."""
 
     file: FlatSink
-    sides: tuple[Shape, ...]  # the starts of tiles of both passes along each dimension, and its size
+    sides: tuple[Shape, ...]  # starts of both passes' tiles along each dimension, and its size
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
         """Parts of `at` to read or write at once: at most `most` bytes, each in one box of the file."""
@@ -66,7 +66,7 @@ class Scratch:
         self.file.flush()
 
     def _box(self, file: int, at: Box) -> tuple[FileNumbers, Box]:
-        """The box that contains a part, as a separate array, and the part's place in it."""
+        """The box that contains a part, as an array, and the part's place in it."""
         indices = [bisect.bisect_right(firsts, side.start) - 1 for firsts, side in zip(self.sides, at, strict=True)]
         ends = [(firsts[i], firsts[i + 1]) for firsts, i in zip(self.sides, indices, strict=True)]
         shape = tuple(end - start for start, end in ends)
@@ -89,7 +89,7 @@ def chunk_of(source: Source) -> Shape | None:
 
 
 def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.dtype, most: int) -> Values:
-    """A tile on the devices of its plan, or on the host without one; `dtype` is stored, `most` counts bytes."""
+    """A tile on its plan's devices, or on the host without one; `dtype` is stored, `most` counts bytes."""
     layout = Layout(shape_of(at), ((),) * len(at)) if plan is None else plan.in_layout
     given = dtype if plan is None else given_dtype(plan, dtype)
     blocks = {index: aligned(layout.block, given) for index in np.ndindex(*layout.parts)}
@@ -109,7 +109,7 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
     def stored_block(part: Box | None) -> np.ndarray:
         return blocks[block_index(layout, part or ())]
 
-    stored = jax.make_array_from_callback(layout.storage, sharding, stored_block)  # no copy on the host
+    stored = jax.make_array_from_callback(layout.storage, sharding, stored_block)  # without a copy on the host
     return padded(stored.block_until_ready(), layout, mesh)
 
 
@@ -135,7 +135,7 @@ def write_tile(
 
 
 class _Part(NamedTuple):
-    """A box of a tile, and a block on the host that starts with it; the rest of the block is padding."""
+    """A box of a tile, and a block on the host that starts with it and ends in padding."""
 
     box: Box
     block: np.ndarray
