@@ -1,7 +1,7 @@
 """Replaces a file or folder in one move: a reader finds the old one or all of the new one, never a part.
 
-The new one is made beside the old under a hidden temporary name, and renamed when complete. An error, an interrupt or
-a full disk removes the temporary; a kill leaves it for `unfinished` to find.
+The new one is made under a hidden name and renamed when complete. An error, an interrupt or a full disk removes it; a
+kill leaves it for `unfinished` to find.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
     """Yields a free temporary path beside `path`, and renames it to `path` if the block succeeds.
 
     Raises:
-        FileExistsError: `path` exists and may not be overwritten; checked before the block and before the move.
+        FileExistsError: `path` exists and may not be overwritten, before the block or after.
     """
     refuse_existing(path, overwrite)
     with scratch(path) as temporary:
@@ -31,7 +31,7 @@ def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
 @contextlib.contextmanager
 def scratch(path: Path) -> Iterator[Path]:
     """Yields a free temporary path beside `path`, and removes it in the end."""
-    temporary = _beside(path.resolve(), "partial")  # of a symbolic link the file is replaced, the link stays
+    temporary = _beside(path.resolve(), "partial")  # a symbolic link stays, its file is replaced
     try:
         yield temporary
     finally:
@@ -46,7 +46,7 @@ def put(new: Path, path: Path, overwrite: bool = False) -> None:
     refuse_existing(path, overwrite)
     final = path.resolve()
     if final.is_dir():
-        old = _beside(final, "old")  # a folder cannot be renamed onto one with files in it
+        old = _beside(final, "old")  # a rename cannot replace a folder with files
         os.rename(final, old)
         try:
             os.rename(new, final)
@@ -95,7 +95,6 @@ def _sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path, mode: int) -> Iterator[int]:
-    """A file descriptor, closed in the end."""
     file = os.open(path, mode)
     try:
         yield file
@@ -104,7 +103,7 @@ def opened(path: Path, mode: int) -> Iterator[int]:
 
 
 def synced(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk; some file systems cannot sync a folder."""
+    """Waits until a file, or a folder's names, are on the disk; some file systems cannot sync folders."""
     with opened(path, os.O_RDONLY) as file:
         try:
             os.fsync(file)

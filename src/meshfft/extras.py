@@ -42,5 +42,5 @@ def install(extra: str) -> str:
 
 
 def installed(module: str) -> bool:
-    """Whether the top-level module can be found, without importing it."""
+    """Whether the top-level module can be found; it is not imported."""
     return importlib.util.find_spec(module) is not None

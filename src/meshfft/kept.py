@@ -1,16 +1,14 @@
 """What one process keeps for the next: compiled programs, verdicts on kernels, and choices of walks.
 
-JAX's persistent cache keeps programs; its key has the program, its options, the devices and the versions. By default
-its folder is the user's own, because JAX executes what it reads there, and is named by the processor's instruction set,
-because hosts of several kinds may share a home.
+JAX's persistent cache keeps programs. By default its folder is the user's own, because JAX executes what it reads
+there, and is named by the processor's instruction set, because hosts of several kinds may share a home.
 
 A kernel is tried on a small random block before its first use on a TPU, and the verdict is kept beside the programs:
 
     sound = it compiles, and |found - exact| <= bound |exact|      in L2, on one device of this process
 
-A verdict holds for one kernel with its lengths and block, a kind of device, and versions. Without a folder it is kept
-for the process. The process that writes it first decides for all. A kernel that could not be run, as for want of
-memory, is out for this process alone.
+A verdict holds for one kernel with its lengths and block, a kind of device, and versions. The process that writes it
+first decides for all. Without a folder, or for a kernel that could not be run, it holds for this process alone.
 
 Invariant: a trial runs in a thread of its own, so that JAX never traces its calls.
 """
@@ -71,7 +69,7 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
         raise ValueError(f"folder {path} cannot be written by this user alone: name another")
     path = path.resolve()
     jax.config.update("jax_compilation_cache_dir", str(path))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # a walk has many short programs
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # a walk is many short programs
     return path
 
 
@@ -85,7 +83,7 @@ def _named(folder: object) -> Path:
 
 
 def own_folder(place: str | None = None) -> Path | None:
-    """This user's folder for processors like this one, under `place`; None without a home directory."""
+    """This user's folder for such processors, under `place`; None without a home directory."""
     if place is None:
         try:
             home = Path.home()
@@ -116,7 +114,7 @@ def _writable(folder: Path) -> bool:
 
 
 class Trial(Hashable, Protocol):
-    """A kernel and a small block for it; hashable, equal for the same kernel."""
+    """A kernel and a small block for it; hashable."""
 
     @property
     def name(self) -> str:
@@ -144,13 +142,12 @@ class Verdict(NamedTuple):
 
 
 def failing(trials: Iterable[Trial], device: jax.Device) -> tuple[str, ...]:
-    """Names of the kernels not to be used on such devices; each is logged once, as a warning."""
+    """Names of the kernels to avoid on such devices; each is logged once, as a warning."""
     return tuple(trial.name for trial in trials if _verdict(trial, device).fault)
 
 
 @functools.lru_cache(maxsize=4096)
 def _verdict(trial: Trial, device: jax.Device) -> Verdict:
-    """The kept verdict, or that of a trial now."""
     facts = {"kernel": trial.name, "bound": trial.bound, **circumstances(device)}
     verdict = _as_verdict(recall(FOLDER, facts))
     if verdict is None:
@@ -180,7 +177,7 @@ def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
         program = jax.jit(run).lower(*arrays).compile()
         stage, lasting = "cannot be run", False
         error = _error(program(*arrays), trial.exact(*arrays))
-    except Exception as fault:  # whatever it is, the kernel is out
+    except Exception as fault:
         return Verdict(f"{stage} ({_first_line(fault)})"), lasting
     if not error <= trial.bound:  # or NaN
         return Verdict(f"is wrong: relative error {error:.1e}, at most {trial.bound:.1e}", error), True
@@ -188,7 +185,6 @@ def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
 
 
 def _error(found: Sequence[Array], exact: Sequence[ArrayLike]) -> float:
-    """Relative L2 error of all arrays together."""
     a, b = (np.concatenate([np.ravel(jax.device_get(x)).astype(float) for x in xs]) for xs in (found, exact))
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))
 
@@ -198,7 +194,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _as_verdict(said: Mapping[str, Any] | None) -> Verdict | None:
-    """A kept verdict; None if it is missing or damaged."""
     try:
         return None if said is None else Verdict(str(said["fault"]), float(said["error"]))
     except (ValueError, KeyError, TypeError):
@@ -221,7 +216,7 @@ def recall(folder: str, facts: Mapping[str, object]) -> Mapping[str, Any] | None
 
 
 def keep(folder: str, facts: Mapping[str, object], said: Mapping[str, object], overwrite: bool = True) -> None:
-    """Keeps something for these facts; without `overwrite`, unless another process was first."""
+    """Keeps something for these facts; without `overwrite` only if nobody was first."""
     if (file := _file(folder, facts)) is not None:
         with contextlib.suppress(OSError):  # nobody may write there, or the disk is full
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -235,7 +230,7 @@ def _file(folder: str, facts: Mapping[str, object]) -> Path | None:
 
 
 def folder_in_use() -> Path | None:
-    """JAX's folder of compiled programs; None without one, or if it is not on a file system."""
+    """JAX's folder of compiled programs, if it is on a file system."""
     folder = jax.config.values["jax_compilation_cache_dir"]
     used = folder and "://" not in str(folder) and jax.config.values["jax_enable_compilation_cache"]
     return Path(folder) if used else None

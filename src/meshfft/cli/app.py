@@ -35,12 +35,12 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 
 def main() -> None:
-    """Runs the command. SIGTERM ends it as an error does, so that no partial output is left."""
+    """Runs the command. SIGTERM ends it like an error, so that no partial output is left."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     occupy()
     code = ended(_run())
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # a second signal needs no traceback
+        signal.signal(number, signal.SIG_DFL)
     sys.exit(code)
 
 
@@ -51,7 +51,7 @@ def _run() -> int:
     except typer.Abort:
         return 130
     except Exception as error:
-        if not hasattr(error, "format_message"):  # an error of typer, or of click
+        if not hasattr(error, "format_message"):  # of typer, or of click
             raise
         name = getattr(getattr(error, "ctx", None), "command_path", "meshfft")
         text = error.format_message()

@@ -1,7 +1,7 @@
 """The flags that several commands share, and their values; a wrong value is refused with an example.
 
-A flag that was not given is None if a file may have its value. A record of flags, as `Files`, is one parameter of a
-command: `with_flags` makes each field a flag.
+A flag that a file may replace is None if not given. `with_flags` makes a flag of each field of a record of flags, as
+`Files`.
 """
 
 import inspect
@@ -40,7 +40,7 @@ CHOICES = {
 }
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # larger ones are typing errors
+MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6
 DIGITS = r"[0-9]{1,19}"
 ERROR = r"(?=\.?[0-9])[0-9]{0,19}(\.[0-9]{0,19})?([eE][+-]?[0-9]{1,3})?"
 
@@ -95,7 +95,7 @@ class Joining(NamedTuple):
 
 
 class Files(NamedTuple):
-    """The flags of every command that reads and writes files. Process 0 prints, and every process logs."""
+    """The flags of every command that reads and writes files."""
 
     dataset: Annotated[str | None, option("NAME", "Which array of an HDF5 or Zarr file.")] = None
     overwrite: Annotated[bool, switch("--overwrite", "Replace OUT where it exists.")] = False
@@ -147,7 +147,6 @@ class PlanFlags(NamedTuple):
     inverse: Annotated[bool, switch("--inverse", "The inverse transform.")] = False
 
     def read(self) -> Keywords:
-        """The options of `meshfft.plan` but the spec."""
         given = {name: value for name, value in self._asdict().items() if name not in OWN}
         modes = None if self.modes is None else read_counts(self.modes, "--modes", "frequencies", least="-?")
         return {
@@ -168,7 +167,7 @@ class TransformFlags(NamedTuple):
     wire: WireFlag = None
 
 
-SENT = ("ring", "wire")  # flags for what devices send
+SENT = ("ring", "wire")  # for what devices send
 IDLE = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact", "margin": 0, "modes": None}  # in passes
 
 
@@ -193,7 +192,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_options(axes: str | None, **names: str | None) -> Keywords:
-    """The checked axes and names; None stays None. Switches on the 64-bit types that they need."""
+    """The checked axes and names; None stays None. Enables the 64-bit types that they need."""
     precision = read_precision(names.pop("precision", None))
     for name, text in names.items():
         for word in () if text is None else text.split(",") if name == "wire" else (text,):
@@ -236,7 +235,7 @@ def read_sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
 
 
 def read_counts(text: str, flag: str, what: str, least: str = "") -> int | tuple[int, ...]:
-    """One number for all axes, or one for each; `least` is what may precede digits."""
+    """One number for all axes, or one for each; `least` may precede digits."""
     words = _words(text)
     if not all(re.fullmatch(least + DIGITS, word) for word in words):
         raise ValueError(f"{flag} {text!r} is no number of {what}: give one, as 2, or one for each axis, as 1,1,0")

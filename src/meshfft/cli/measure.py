@@ -109,7 +109,7 @@ def _run(sizes: dict[str, int], out: Path | None, as_json: bool) -> None:
 def plan_by_trials(
     lengths: tuple[int, ...], mesh: str | None, spec: str | None, options: flags.Keywords, tell: Tell
 ) -> Plan:
-    """The fastest, measured, of the plans that the model finds fastest, on a mesh or on every mesh here."""
+    """The fastest, measured, of the plans that the model finds fastest."""
     sizes = _sizes(mesh)
     laid = start_mesh(sizes)
     definition, how = records_of(options)
@@ -125,7 +125,6 @@ def plan_by_trials(
 
 
 def _kept(kind: str, count: int) -> Path:
-    """The machine file of such devices in the folder of compiled programs."""
     if (own := folder_in_use()) is None:
         raise ValueError("no folder of compiled programs is in use: name the file, as --out here.toml")
     return own / FOLDER / f"{re.sub('[^a-z0-9]+', '-', kind.lower())}-{count}-jax-{jax.__version__}.toml"

@@ -1,7 +1,7 @@
 """Everything that commands print: text, tables, JSON, progress, and refusals, each one line on stderr and exit code 2.
 
-Names in files may contain anything, so characters that a terminal acts on are printed as Python writes them (\\x1b,
-\\u202e). If standard output is closed, the work continues and the exit code is 1.
+Characters of files' names that a terminal acts on are printed as Python writes them (\\x1b, \\u202e). If standard
+output is closed, the work continues and the exit code is 1.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ P = ParamSpec("P")
 MOST_TEXT = 1000
 RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", " -- ", " -- ", "    ", "    "]), ascii=True)
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
-EVERY = 1.0  # seconds between lines of JSON about the same part
-FLAGS = (  # Python arguments in the library's messages, and their flags here
+EVERY = 1.0  # seconds between JSON lines about one part
+FLAGS = (  # Python arguments in messages, and their flags
     (re.compile(rf"\b(kind|{'|'.join(Options._fields)})='([\w-]+)'"), r"--\1 \2"),
     (re.compile(r"\b(resume|overwrite)=True"), r"--\1"),
     (re.compile(r"(?<![-\w])(tikhonov|truncation|ring|margin)(?:=(?!\w)|(?= is\b))"), r"--\1"),
@@ -95,7 +95,7 @@ def print_timings(timings: Sequence[PartTime]) -> None:
     for row in (*timings, total):
         compiling = "" if row.compile_seconds is None else f"{row.compile_seconds:.3f}"
         rows.append([row.step, compiling, f"{row.run_seconds:.3f}"])
-    if all(row.compile_seconds is None for row in timings):  # passes compile in a separate row
+    if all(row.compile_seconds is None for row in timings):  # passes compile separately
         heads, rows = ["step", "s"], [[step, run] for step, _, run in rows]
     print_columns(heads, rows[:-1], rows[-1:])
 
@@ -173,8 +173,8 @@ def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[Callable[..., None]]:
-    """Shows in a terminal what is waited for; yields a function of the part that runs and the share done before it.
-    Until that is called the bar moves without an end."""
+    """Shows in a terminal what is waited for; yields a function of the running part and the share done before it. Until
+    its first call the bar moves without an end."""
     console = Console(stderr=True)
     words = widgets.TextColumn("{task.description}", markup=False)
     columns = (widgets.BarColumn(bar_width=20), widgets.TimeElapsedColumn(), words)
@@ -185,7 +185,7 @@ def waiting(what: str) -> Iterator[Callable[..., None]]:
 
 @contextlib.contextmanager
 def log(total: int, process: int) -> Iterator[Progress]:
-    """Writes JSON lines: when each part begins and ends, and at most once a second the bytes done."""
+    """Writes JSON lines: the begin and end of each part, and at most once a second the bytes done."""
     last = 0.0
 
     def tell(now: Progress, event: str, **facts: str | float) -> None:
@@ -237,7 +237,7 @@ def describe(error: Exception) -> str:
 
 
 def ended(code: int) -> int:
-    """The exit code of a command: 1 instead of 0 if standard output was closed."""
+    """The exit code: 1 instead of 0 if standard output was closed."""
     if code or not isinstance(sys.stdout, Lost):
         return code
     warn("meshfft: error: standard output was closed before all was printed: keep it open, or send it to /dev/null")
@@ -245,12 +245,12 @@ def ended(code: int) -> int:
 
 
 def occupy() -> None:
-    """Fills closed standard streams, whose numbers the next opened file would get."""
+    """Fills closed standard streams, whose numbers opened files would get."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
     sys.stdout = sys.stdout or Lost()
     sys.stderr = sys.stderr or Lost()
 
@@ -258,7 +258,7 @@ def occupy() -> None:
 def _print(text: str) -> None:
     try:
         print(text, end="", flush=True)
-    except OSError:  # a closed pipe or full disk: later text is dropped, and what Python has buffered
+    except OSError:  # a closed pipe or full disk: later text is dropped, also from Python's buffer
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         sys.stdout = Lost()

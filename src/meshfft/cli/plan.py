@@ -132,7 +132,7 @@ def _passes(
 def _candidates(
     lengths: tuple[int, ...], mesh: str | None, topology: str | None, spec: str | None, options: flags.Keywords
 ) -> list[Plan]:
-    """The requested plan, or the best of every mesh, then its rivals on the machine, best first."""
+    """The requested plan, or the best of every mesh, then its rivals, best first."""
     if mesh is None:
         if topology is None:
             raise ValueError("neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
@@ -151,7 +151,7 @@ def _candidates(
 
 
 def _compiled(plan: Plan, topology: str) -> dict[str, Any]:
-    """The compiler's report on a plan, with modelled seconds of its schedule and of each collective's wait."""
+    """The compiler's report on a plan, with modelled seconds of its schedule and waits."""
     program = compile_plan(plan, mesh_for(plan, topology), planes=plan.machine.chip.planes)
     made, spent = report(program, plan.machine.chip), timeline(program, plan)
     sent = [{**one._asdict(), "waited_seconds": spent.waits[one.name]} for one in made.collectives]

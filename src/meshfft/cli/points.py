@@ -70,7 +70,7 @@ class Cloud(NamedTuple):
         """The points of a spectrum of these sizes; refuses any that exceed one cycle."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # its warning about turns is an error below
+                warnings.simplefilter("ignore")  # of turns, an error below
                 if self.unit in (None, "z"):
                     return Scattered.z(self.coords)
                 if self.unit == "radians":
@@ -84,13 +84,13 @@ class Cloud(NamedTuple):
         return points
 
     def _check_unit(self, points: Scattered) -> None:
-        """Refuses points beyond one turn; prints a note if points in another unit fit within half a turn."""
+        """Refuses points beyond one turn; notes points in another unit within half a turn."""
         most, turns = float(np.abs(self.coords).max()), float(np.abs(points.in_turns).max())
         reach = f"{turns:.4g} turns" if self.unit == "turns" else f"{most:.4g} {self.unit}, {turns:.4g} turns"
         if turns > TURN:
             far = f"{self.path} reaches {reach}, and a spectrum repeats with every turn"
             raise ValueError(f"{far}: give another --points-unit, or points within one turn")
-        later = jax.distributed.is_initialized() and jax.process_index() > 0  # in this order no device starts
+        later = jax.distributed.is_initialized() and jax.process_index() > 0  # first, or devices would start
         if self.unit != "turns" and most <= HALF and not later:
             warn(f"meshfft: note: {self.path} reaches only {reach}: are these turns?")
 
@@ -133,7 +133,7 @@ def cloud_of(path: Path, unit: str | None, arrays: Mapping[str, np.ndarray]) -> 
 
 
 def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
-    """The array of a file to read: the given one, else one of the usual name, else the only one."""
+    """The array to read: the given one, else one of the usual name, else the only one."""
     if given is None and has_names(path):
         with contextlib.suppress(ValueError), open_array(path, usual):
             return usual
@@ -141,7 +141,7 @@ def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Arrays of a file of points by name: all of a .npz file, else the only one, or `traj`."""
+    """All arrays of a .npz file by name; of other files the only one, or `traj`."""
     if path.suffix != ".npz":
         with open_array(path, dataset_in(path, None, "traj")) as source:
             check_held(math.prod(source.shape) * source.dtype.itemsize, str(path), "give fewer points")

@@ -135,7 +135,7 @@ def _check(more: read.Keywords) -> None:
 
 @contextlib.contextmanager
 def _measured(asked: Asked) -> Iterator[OpenedData]:
-    """The data of the coils, their points, and the flags with the unit of computed points and an affine."""
+    """The coils' data, their points, and the flags with unit and affine."""
     more = {**asked.more, "affine": everywhere(lambda: _affine(asked))}
     asked, source, dataset = asked._replace(more=more), asked.source, asked.files.dataset
     if not is_scan(source, dataset):
@@ -165,7 +165,7 @@ def _with_unit(asked: Asked, scan: Scan) -> Asked:
 
 
 def _affine(asked: Asked) -> Affine | None:
-    """The affine of the flags, else of the maps, else of the scan, if the output can store one."""
+    """The affine of flags, maps or scan, in this order, if the output can store one."""
     given: Affine | None = asked.more["affine"]
     maps: Path | None = asked.more["maps"]
     if given is not None or asked.target.suffix == ".npy":
@@ -232,7 +232,7 @@ def _rows(affine: np.ndarray, what: str) -> Affine:
 
 
 def _coil_images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
-    """The shape of the images of all coils; refuses data and maps of other shapes."""
+    """The shape of all coils' images; refuses data and maps of other shapes."""
     try:
         images = coil_images(array.shape, points.shape, asked.shape or ())
     except ValueError as error:

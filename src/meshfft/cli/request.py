@@ -27,7 +27,7 @@ from .flags import (
 )
 from .points import UNITS, Cloud, cloud_of, order_of, points_of, read_arrays
 
-KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # options that the inverse takes from the file
+KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # that the inverse takes from the file
 FREE = ("source", "target", "files", "given", "sampling")  # compared otherwise, or without effect
 
 EXCLUDED = {
@@ -43,7 +43,7 @@ UNKNOWN = dict.fromkeys(("seconds", "seconds_by_resource", "error_expected"))  #
 
 
 class Sampling(NamedTuple):
-    """Points of a file, along axes or scattered; `solve`: whether the array is found from samples there."""
+    """Points of a file, along axes or scattered; `solve`: whether they sample the result."""
 
     path: Path
     axes: tuple[int, ...] | None
@@ -67,7 +67,6 @@ class SamplingFlags(NamedTuple):
 
 
 def read_sampling(flags: SamplingFlags) -> Sampling | None:
-    """Values of --points and the flags beside it; None without it."""
     path, unit, solve, unknowns, *_ = flags
     weights = {"tikhonov": flags.tikhonov, "truncation": flags.truncation}
     named: Keywords = {"points-unit": unit, "solve": solve or None, "unknowns": unknowns, **weights}
@@ -100,7 +99,7 @@ def check_alone(sampling: Sampling | None, **given: object) -> None:
 
 
 def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int, ...] | None) -> Keywords:
-    """Shape, axes and points of the plan for an array of a given shape, or for one found from such samples."""
+    """Shape, axes and points of the plan for an array of a given shape, or for one to be found."""
     path, points, ndim = sampling.path, sampling.points, len(given)
     if isinstance(points, Cloud):
         return _scattered_options(sampling, points, given, axes)
@@ -184,13 +183,13 @@ class Flags(NamedTuple):
     sampling: Sampling | None = None
 
     def deciding(self) -> dict[str, str]:
-        """What decides the result, by name, but for the input, which `identity` compares."""
+        """What decides the result, by name; `identity` compares the input."""
         values = {name: value for name, value in self._asdict().items() if name not in FREE} | self.given
         values |= self.sampling.deciding() if self.sampling else {"points": None}
         return deciding(self.target, self.files, values)
 
     def plan_options(self, array: Source) -> Keywords:
-        """Arguments of `meshfft.plan` but the mesh, from the flags or the file's record."""
+        """Arguments of `meshfft.plan` but the mesh, from flags or record."""
         record = _record(array) if self.inverse else None
         recorded = {} if record is None or record.inverse else inverse_options(record)
         given = {name: value for name, value in self.given.items() if value is not None}

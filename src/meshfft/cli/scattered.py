@@ -82,10 +82,10 @@ OpenedData = tuple[Asked, Source, Scattered]  # completed flags, data, points
 
 class Command(NamedTuple):
     kind: str
-    outputs: Sequence[str]  # suffixes that OUT may have
+    outputs: Sequence[str]  # of OUT
     even: bool  # whether the mesh has to divide the images
     opened: Callable[[Asked], contextlib.AbstractContextManager[OpenedData]]
-    images: Callable[[Asked, Source, Scattered], tuple[int, ...]]  # the shape of the plan's images
+    images: Callable[[Asked, Source, Scattered], tuple[int, ...]]  # of the plan
     work: Callable[[Asked, Source, Any, Mesh], None]  # reads the data, runs the plan, writes and reports
 
 
@@ -247,7 +247,7 @@ def _opened(asked: Asked) -> Iterator[OpenedData]:
 
 
 def _images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
-    """Shape of the images to sample or to compute; dimensions before the points are a batch."""
+    """Shape of the images; dimensions before the points are a batch."""
     if not asked.more["adjoint"]:
         return array.shape
     rest = array.ndim - len(points.shape)

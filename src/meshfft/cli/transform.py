@@ -1,7 +1,6 @@
 """`meshfft transform`: an array file in, its transform out, with every device holding only its own block.
 
-All refusals come before the work. The output gets its name when it is complete. Several processes refuse together;
-process 0 prints.
+All refusals come before the work, in all processes. The output gets its name when it is complete. Process 0 prints.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ from .output import PartTime, Progress, guarded, warn
 from .request import OF_ONE, UNKNOWN, Flags, SamplingFlags, check_alone, read_sampling
 
 Stored = jax.Array | meshfft.PaddedArray
-Made = tuple[Mapping[str, object], list[PartTime]]  # facts for JSON, and the seconds of every part
+Made = tuple[Mapping[str, object], list[PartTime]]  # facts for JSON, seconds of every part
 
 
 class Prepared(NamedTuple):
@@ -105,7 +104,7 @@ def transform(
 
 
 def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
-    """The bytes that a process may hold: of the flag, or of the run that is resumed."""
+    """Bytes that a process may hold: of the flag, or of the resumed run."""
     given = None if memory is None else read.read_bytes(memory, "--memory")
     recorded = recorded_budgets(target) if resume else None
     had = recorded["budget"] if recorded else given
@@ -175,7 +174,7 @@ def _planned(flags: Flags, options: read.Keywords, mesh: Mesh, dtype: np.dtype) 
 
 
 def _needed_bytes(job: Prepared) -> int:
-    """Bytes that this process needs to transform all its blocks at once, and to read and write them."""
+    """Bytes to transform all blocks of this process at once, and to read and write them."""
     plan, count = job.plan, len(job.mesh.local_devices)
     loaded = math.prod(plan.in_layout.block) * plan.in_dtype.itemsize * count
     stored = math.prod(plan.out_layout.block) * plan.out_dtype.itemsize * count
@@ -215,7 +214,7 @@ def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tu
 
 
 def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
-    """The transform of the array that `load` makes, step by step; a caller that passed it would keep it alive."""
+    """The transform of what `load` makes, step by step; a caller that passed the array would keep it alive."""
     progress.begin("read")
     x: Stored = jax.block_until_ready(load())
     for stage in plan.stages:
@@ -234,7 +233,6 @@ def _run_stage(stage: Plan, x: Stored, progress: Progress) -> Stored:
 
 
 def _in_passes(job: Prepared) -> Made:
-    """Every process holds a part of the array at a time."""
     flags, passes, baseline = job.flags, _passes(job), 0
     job.say(f"{passes}\n")
     left = left_of(passes, flags.target, job.array) if flags.resume else None
@@ -267,7 +265,7 @@ def _in_passes(job: Prepared) -> Made:
 
 
 def _passes(job: Prepared) -> Passes:
-    """The passes on this process's devices; a resumed run keeps its own, whatever memory is free now."""
+    """The passes on this process's devices; a resumed run keeps its own."""
     flags, devices = job.flags, job.mesh.local_devices
     device = None if devices[0].platform == "cpu" else device_bytes(devices[0])
     limits: read.Keywords = {"budget": flags.memory, "device_budget": device}

@@ -30,7 +30,7 @@ UNFUSED = 8  # least chunks of a join that XLA does not fuse
 MOST_PARTS = 16  # copied into the block one by one
 Grid = tuple[tuple[int, int], ...]
 Chunks = dict[tuple[int, ...], Array]
-Stages = tuple[tuple[int, ...], ...]  # devices of a ring, by domain, for an all-to-all in two stages
+Stages = tuple[tuple[int, ...], ...]  # of a ring, by domain, for two stages
 
 
 def fits(shape: Sequence[int], grid: Grid) -> bool:
@@ -52,9 +52,8 @@ def divided(shape: Sequence[int], grid: Grid) -> tuple[int, ...]:
 
 
 def halfway(grid: Grid, ndim: int) -> int:
-    """Chunks in the largest intermediate array of `join`. XLA for CPUs fuses a join with its neighbours if it has few
-    chunks and is not along the last dimension.
-    """
+    """Chunks in the largest intermediate array of `join`, which XLA for CPUs fuses with its neighbours if chunks are
+    few and not along the last dimension."""
     joins = [(dim, count(tuple(same))) for dim, same in itertools.groupby(grid, lambda cut: cut[0])]
     alone = any(parts >= UNFUSED or dim == ndim - 1 for dim, parts in joins)
     return count(tuple(joins[1:])) if alone else 1
@@ -88,7 +87,7 @@ def join(chunks: Chunks, grid: Grid) -> Array:
 
 
 def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...], wire: Wire = EXACT) -> list[Array]:
-    """Sends a chunk to each device of the ring and returns the chunks received, both in ring order."""
+    """Sends a chunk to each device of the ring and returns those received, both in ring order."""
     if lax.axis_size(axis_names) == 1:
         return list(chunks)
     received = exchange_shares(jnp.stack(chunks), axis_names, wire)
@@ -100,7 +99,7 @@ def exchange_shares(
 ) -> B:
     """`exchange` of chunks stacked along a leading dimension, as one message. In two stages a share first goes to the
     device of its own domain that has its target's number, then with all of those to the target's domain; `near` is the
-    wire of the first stage, by default the second's."""
+    first stage's wire."""
     if lax.axis_size(axis_names) == 1:
         return shares
     if not stages:
@@ -123,7 +122,6 @@ def exchange_shares(
 
 
 def _carried_as_one(send: Callable[[Array], Array], shares: B, wire: Wire) -> B:
-    """One message for both planes, as on a lossy wire."""
     if wire.lossy or not isinstance(shares, tuple):
         return carried(send, shares, wire, first=1)
     return cast(B, tuple(jnp.moveaxis(send(jnp.stack(shares, 1)), 1, 0)))
@@ -192,7 +190,6 @@ class Pieces:
 
     @property
     def piece(self) -> int:
-        """Positions of `dim` in a piece."""
         return int(self.arrays[0].shape[2 + self.dim])
 
     @property
@@ -227,7 +224,7 @@ def joined(block: B | Pieces) -> B | Planes:
 
 
 def in_parts(planes: Planes, dim: int, parts: int) -> Array:
-    """Copies planes into one array (parts, planes, *sizes), with a dimension split into parts."""
+    """Copies planes into one array (parts, planes, *sizes), with `dim` split."""
     return jnp.moveaxis(unfolded(jnp.stack(planes), dim + 1, parts), dim + 1, 0)
 
 
@@ -261,7 +258,7 @@ def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire =
     received = exchange_packed(combed, axes, dim, dim, wire)
 
     def put(shard: Array, lines: B) -> B:
-        first = (starts[shard] - index + parts - 1) // parts  # target of the first of its points that is ours
+        first = (starts[shard] - index + parts - 1) // parts  # of the first of its points that is ours
 
         def add(line: Array, arrived: Array) -> Array:
             chunk = lax.dynamic_slice_in_dim(arrived, shard * rows, rows, dim)
@@ -286,6 +283,6 @@ def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Arra
 
 
 def is_comb(source: Layout, dim: int, many: int) -> bool:
-    """Whether every shard has equally many points of each residue, with no point missing."""
+    """Whether every shard has equally many points of each residue, none missing."""
     size, parts = source.block[dim], source.parts[dim]
     return size == many and size % parts == 0 and size * parts == source.shape[dim]

@@ -3,8 +3,8 @@
     sums[b] = sum of weight * value,   counts[b] = sum of weight    where edges[b] <= coordinate < edges[b+1]
 
 A coordinate is the sum of one number per dimension, a weight the product of one integer per dimension. Blocks are
-summed in runs of RUN elements, since float32 sums stall at 2^24 terms. Invariant: counts are exact integers up to 2^32
-in a block, and are rounded once.
+summed in runs of RUN elements: float32 sums stall at 2^24 terms. Invariant: counts are exact up to 2^32 in a block, and
+rounded once.
 """
 
 import functools
@@ -22,7 +22,7 @@ from ..numerics.split_complex import scaled
 RUN = 2**16
 LIMB = 16
 MOST = 2**31 - 1  # segments that 32 bits can count
-PerDim = tuple[Array, ...]  # one array per dimension
+PerDim = tuple[Array, ...]
 
 
 def binned(
@@ -44,7 +44,7 @@ def binned(
             parts, mesh=mesh, in_specs=(layout.spec, *specs), out_specs=PartitionSpec(over or None), check_vma=False
         )
     else:
-        x = reshard(x, jax.typeof(x).sharding.mesh, PartitionSpec())  # a mesh of one device is part of the type too
+        x = reshard(x, jax.typeof(x).sharding.mesh, PartitionSpec())  # one device is part of the type too
     totals = [jnp.sum(part, 0) for part in parts(x, coordinates, weights, edges)]
     sums, roots, (high, low) = lax.psum(varying(totals, mapped), tuple(sorted(mapped))) if mapped else totals
     return sums, roots, high.astype(roots.dtype) * 2**LIMB + low.astype(roots.dtype)
@@ -55,7 +55,7 @@ def _spec(line: Array, layout: Layout) -> PartitionSpec:
 
 
 def _parts(x: Array, coordinates: PerDim, weights: PerDim, edges: Array, bins: int) -> tuple[Array, Array, Array]:
-    """Sums (1, bins) of one device, and its counts as two limbs (1, 2, bins)."""
+    """One device's sums (1, bins), and counts as two limbs (1, 2, bins)."""
     coordinate = jnp.broadcast_to(functools.reduce(operator.add, coordinates), x.shape).ravel()
     weight = jnp.broadcast_to(functools.reduce(operator.mul, weights), x.shape).ravel()
     index = jnp.searchsorted(edges, coordinate, side="right") - 1
@@ -67,7 +67,7 @@ def _parts(x: Array, coordinates: PerDim, weights: PerDim, edges: Array, bins: i
 
 
 def _summed(values: Array, index: Array, bins: int) -> Array:
-    """Sums values by bin, in runs, and drops values outside all bins."""
+    """Sums values by bin, in runs; drops those outside."""
     many = values.shape[0]
     runs = max(1, min(-(-many // RUN), many // bins, MOST // bins))
     run = lax.broadcasted_iota(jnp.int32, (runs, -(-many // runs)), 0).ravel()[:many]

@@ -7,12 +7,12 @@ A run is at most RUN reals of one line, both planes of a complex one; TPU kernel
 exponents, two in a word. Invariant: a word is made of neighbouring rows of one dimension, so packing is elementwise,
 and no share reads another's scale.
 
-Zeros arrive as zeros (-0 as 0), infinities and NaN as such; none affects the scale of its run. Numbers below 2^-126
-(2^-1022 in float64) arrive as zero if the device flushes denormals, as CPUs and TPUs do. Bfloat16 has no scale: numbers
-above its largest, 3.39e38, are clamped to it.
+Zeros arrive as zeros (-0 as 0), infinities and NaN as such; none affects the scale. Numbers below 2^-126 (2^-1022 in
+float64) arrive as zero if the device flushes denormals, as CPUs and TPUs do. Bfloat16 has no scale: numbers above its
+largest, 3.39e38, are clamped.
 
-Relative L2 error of one passage: a run's largest number is at least 2^(e - 1), and each error at most half a step, 2^(e
-- b - 1), so a run of n numbers is off by at most sqrt(n) 2^-b of its norm. Numbers clamped to the largest integer are
+Relative L2 error of one passage: a run's largest number is at least 2^(e - 1), each error at most half a step,
+2^(e-b-1), so a run of n numbers is off by at most sqrt(n) 2^-b of its norm. Numbers clamped to the largest integer are
 off by up to two steps, but near 2^e.
 """
 
@@ -37,7 +37,7 @@ SUBLANES, LANES = 8, 128  # of a register
 LEAST_ROOM = 10 * 2**20  # of fast memory that kernels need
 SLACK = 1.05  # a message may be this much longer with runs along an earlier dimension, without shuffles
 TILED_SLACK = 1.125  # the same for kernels, which take a fifth of XLA's time
-# (encoder, decoder) of a Tiled form by platform; a folder for a kind of device adds them.
+# (encoder, decoder) of a Tiled form by platform; folders for devices add them.
 KERNELS: dict[str, tuple[Callable[..., Array], Callable[..., Planes]]] = {}
 
 
@@ -47,13 +47,13 @@ class Wire:
 
     name: ClassVar[str] = "exact"
     lossy: ClassVar[bool] = False
-    error: ClassVar[float] = 0.0  # bound on the relative L2 error of one passage
-    remedy: ClassVar[str] = ""  # for a caller who needs a smaller one
+    error: ClassVar[float] = 0.0  # on the relative L2 error of one passage
+    remedy: ClassVar[str] = ""  # for a smaller one
     real: int = 4  # bytes of a real number in the block
-    room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without kernels
+    room: int = 0  # of fast memory for kernels (Tiled); 0 without
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
-        """Bytes of a message of this shape; `itemsize` is that of an element."""
+        """Bytes of a message of this shape."""
         return math.prod(share) * itemsize
 
     def least(self, nbytes: int) -> int:
@@ -156,7 +156,7 @@ class WireForm:
     shape: tuple[int, ...]  # of the share
     planes: int
     dim: int  # of the runs
-    length: int  # positions of a run; the last is padded with zeros
+    length: int  # of a run; the last is zero-padded
 
     @property
     def runs(self) -> int:
@@ -188,7 +188,7 @@ class WireForm:
 @dataclasses.dataclass(frozen=True)
 class Tiled:
     """The encoding of a share whose last two dimensions are TPU tiles (rows, 128). Runs extend over tiles, so numbers
-    that share a word or a scale have the same place in several registers.
+    of one word or scale have the same place in several registers.
 
         (.., rows, 128 T) -> (groups, positions, rows, 128), positions and groups over (.., T) -> words of positions
 
@@ -254,8 +254,7 @@ def _tiled(share: tuple[int, ...], planes: int, wire: Coded, lengths: Sequence[i
 def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0) -> B:
     """The received block, in its form. `send` gets arrays with the block's `first` leading dimensions.
 
-    TPU kernels encode and decode if they have enough memory. Invariant: words have the same bits on devices of all
-    kinds.
+    TPU kernels encode and decode if they have enough memory. Invariant: words have the same bits on all devices.
     """
     if not isinstance(wire, Coded):
         return jax.tree.map(send, block)

@@ -29,12 +29,12 @@ from ..plans.plan import Plan
 from .hlo import Collective, KernelRuns, Spent, cycles, every_collective, kernels, program_of
 from .schedule import Instruction, Item, Program, executed, nested
 
-# Seconds of one core, least and most in benchmarks/results/compile.jsonl, of the KDFT (True) and other methods.
+# Seconds of one core, least and most in benchmarks/results/compile.jsonl, of the KDFT and other methods.
 COMPILING = {True: (118.0, 118.0), False: (7.0, 33.0)}
 
 
 class ProgramReport(NamedTuple):
-    """Bytes, collectives in order and cycles (kernels included) of a compiled program on each device."""
+    """Bytes, collectives in order and cycles (with kernels) of a program on each device."""
 
     memory: dict[str, int]
     collectives: tuple[Collective, ...]
@@ -97,7 +97,7 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
 
 
 def compile_seconds(plan: Plan) -> tuple[float, float] | None:
-    """Measured range of seconds of one core for compiling a plan for TPUs; None for other machines."""
+    """Range of one core's seconds for compiling a plan for TPUs; None for other machines."""
     return COMPILING[plan.options.method == "kdft"] if plan.machine.chip.planes else None
 
 
@@ -121,7 +121,7 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
 
 def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeline:
     """Replays a program, given the seconds of a cycle, and of each collective by its start's name."""
-    now = free = compute = links = 0.0  # clocks: of the device, and of its links
+    now = free = compute = links = 0.0
     arrivals, waits = dict[str, float](), defaultdict[str, float](float)
     for instruction in _repeated(nested(program)):
         name, spent = instruction.name, (instruction.cycles or 0) * cycle
@@ -145,9 +145,8 @@ def _repeated(items: tuple[Item, ...]) -> Iterator[Instruction]:
 
 
 def _seconds(one: Collective, start: Instruction, program: Program, plan: Plan) -> float:
-    """Modelled seconds of one collective: an all-to-all by its step's axes, a permute by its pairs of devices, half of
-    them for each of a two-way ring, and a transfer between slices by its bytes.
-    """
+    """Modelled seconds of one collective: an all-to-all by its step's axes, a permute by its pairs of devices (of a
+    two-way ring half the time), a transfer between slices by its bytes."""
     machine, moves = plan.machine, list[Move]()
     for step, layout in plan.walk.pairs[one.step or 0 :]:  # between slices the compiler drops scopes: a later step
         moves += step.work(layout, plan.dtype.itemsize, machine.chip).moves
@@ -163,7 +162,6 @@ def _seconds(one: Collective, start: Instruction, program: Program, plan: Plan) 
 
 
 def _pairs(program: Program, instruction: Instruction) -> list[tuple[int, int]]:
-    """The (source, target) pairs of a permute, positions in the mesh."""
     parts = (instruction, *program.inside(instruction))
     text = " ".join(part.attribute(r"source_target_pairs=\{(.*?)\}\}") for part in parts)
     return [(int(source), int(target)) for source, target in re.findall(r"(\d+),(\d+)", text)]

@@ -8,8 +8,7 @@
     link       bytes over the busiest link / (seconds of an all-to-all - its two passes and its hops)
     outer      bytes through the busiest adapter / (seconds of an all-to-all - its hop and its starts)
 
-Each is the median of RUNS timings of a program that repeats the operation. The slowest process decides, so that all
-run the same programs.
+Each is the median of RUNS timings of a loop. The slowest process decides, so that all run the same programs.
 """
 
 import functools
@@ -39,11 +38,11 @@ RUNS = 5
 BLOCK = {"cpu": 2**23, "default": 2**28}  # bytes of one device, larger than caches
 SIZES = {"cpu": (2**12, 2**16, 2**20, 2**23), "default": (2**12, 2**16, 2**20, 2**24, 2**27)}  # bytes sent
 LINE, SIDE = 256, 512  # length of FFTs; rows and columns of products
-SHORT = 2**14  # bytes of a message whose latency is measured
+SHORT = 2**14  # below which latency is measured
 WIDTH = {"cpu": 64, "gpu": 2**17, "default": 8192}  # columns that a product multiplies
-TARGET, MOST = 0.02, 64  # seconds that one program should take, and most repetitions
+TARGET, MOST = 0.02, 64  # seconds of one program, and most repetitions
 PATIENCE = 1.0  # seconds of one operation that end the search for larger messages
-LEAST = 0.2  # least share of a time that must be left after subtraction
+LEAST = 0.2  # least share of a time left by subtraction
 
 Body = Callable[[Any], Any]
 
@@ -64,7 +63,6 @@ class Measured(NamedTuple):
     timings: tuple[Timing, ...]
 
     def record(self, mesh: Mesh) -> dict[str, object]:
-        """Plain values for a machine file."""
         machine, first = machine_of(mesh), mesh.devices.flat[0]
         network = machine.network
         torus = [] if network is None or network.torus is None else list(network.torus.shape)
@@ -85,10 +83,7 @@ class Measured(NamedTuple):
 
 
 def measured_rates(mesh: Mesh, tell: Callable[[str, float], None]) -> Measured:
-    """Measures for a few seconds to a minute; `tell` gets the name of each part and the share that is done.
-
-    Every process of the mesh must call it.
-    """
+    """Measures for up to a minute, on every process of the mesh; `tell` gets each part's name and the share done."""
     platform, machine = mesh.devices.flat[0].platform, machine_of(mesh)
     wide, each = jax.config.values["jax_enable_x64"], [(name,) for name in mesh.axis_names]
     tiers = [tier for tier, _ in machine.chip.products if tier not in WIDE or wide]
@@ -103,7 +98,7 @@ def measured_rates(mesh: Mesh, tell: Callable[[str, float], None]) -> Measured:
     nbytes = _of(BLOCK, platform)
     memory = 2 * nbytes / _seconds(mesh, _pass, [np.ones(nbytes // 4, np.float32)])
     rates = {"memory": memory}
-    if machine.chip.side == 1:  # a matrix unit transforms by products
+    if machine.chip.side == 1:  # matrix units use products
         tell("FFT", 1 / parts)
         seconds = _seconds(mesh, _transform, [np.ones((nbytes // (8 * LINE), LINE), np.complex64)])
         rates["vector"] = flops_of(LINE) * nbytes / 8 / _net(seconds / 2, 2 * nbytes / memory)
@@ -184,7 +179,7 @@ def _links(machine: Machine, timings: list[Timing], memory: float) -> dict[str, 
 
 
 def _rate(rows: list[tuple[Timing, Load]], blocks: list[float], beside: list[float]) -> float:
-    """The median, over mesh axes, of the rate of the largest all-to-all without what is beside it."""
+    """The median, over mesh axes, of the largest all-to-all's rate without what is beside it."""
     largest = {one.axes: at for at, (one, _) in enumerate(rows)}.values()
     return statistics.median(blocks[at] * rows[at][0].nbytes / _net(rows[at][0].seconds, beside[at]) for at in largest)
 

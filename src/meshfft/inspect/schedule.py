@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LONGEST = 2**15  # trips to follow; a ring over the largest pod has fewer
+LONGEST = 2**15  # to follow; a ring over the largest pod has fewer
 
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\((.*?)\)(?:, (.*)|$)")
@@ -26,7 +26,7 @@ _SAME = {"copy", "bitcast", "convert", "bitcast-convert", "reshape", "copy-start
 _BINARY = {"LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "NE": operator.ne}
 _BINARY |= {"EQ": operator.eq, "add": operator.add, "subtract": operator.sub, "and": operator.and_, "or": operator.or_}
 
-Value = int | None | tuple["Value", ...]  # a scalar integer, None if it does not follow from constants
+Value = int | None | tuple["Value", ...]  # None if it does not follow from constants
 
 COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
 
@@ -54,7 +54,7 @@ class Instruction:
 
     @functools.cached_property
     def op_name(self) -> str:
-        """The scopes of its Python code; empty if the compiler inserted it."""
+        """The scopes of its Python code, if any."""
         return self.attribute(r'\bop_name="((?:[^"\\]|\\.)*)"')
 
     @functools.cached_property
@@ -77,7 +77,7 @@ Computation = dict[str, Instruction]
 
 
 class Program(NamedTuple):
-    """The computations of a compiled program by name, each with its instructions in text order."""
+    """A program's computations by name, each with its instructions in text order."""
 
     computations: dict[str, Computation]
     entry: str
@@ -126,8 +126,8 @@ def executed(program: Program) -> list[Executed]:
 def nested(program: Program) -> tuple[Item, ...]:
     """The instructions of one run, in order, each loop and call with its body, a conditional with all branches.
 
-    A fusion, a reduction or an asynchronous wrapper is one instruction (see `Program.inside`). Conditions of loops are
-    left out. Raises ValueError for a loop that sends and whose trip count depends on data.
+    A fusion, a reduction or an asynchronous wrapper is one instruction. Conditions of loops are left out. Raises
+    ValueError for a loop that sends and whose trip count depends on data.
     """
     return _items(program, program.computations[program.entry], ())
 
@@ -151,7 +151,7 @@ def _items(program: Program, computation: Computation, arguments: Sequence[Value
 
 
 def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value, Value]:
-    """The trip count of a loop, the unchanged values of its tuple, and its tuple at the end."""
+    """A loop's trip count, unchanged values of its tuple, and its tuple at the end."""
     if known := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
         return int(known), None, None
     condition, body = (program.computations[loop.calls[role][0]] for role in ("condition", "body"))

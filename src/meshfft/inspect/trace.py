@@ -49,7 +49,7 @@ class Breakdown:
     """Seconds of a run by device, step and kind of work.
 
     Attributes:
-        steps: names; the first is "start", before the first step of the walk.
+        steps: names; the first is "start", before the walk.
         walls: seconds of every run.
         seconds: of each device, step and kind in KINDS, mean over runs.
         hidden: seconds of messages under other work, by kind, mean over runs and devices; not in `seconds`.
@@ -88,7 +88,7 @@ class Span(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """An event on a line of the trace; an instruction has name, device, and the edges of its waits."""
+    """An event of the trace; an instruction has name, device, and the edges of its waits."""
 
     begin: int
     end: int
@@ -101,7 +101,7 @@ class _Event(NamedTuple):
 
 
 def check_profiler(platforms: str | None) -> None:
-    """Raises ImportError if jax.profiler would crash, because JAX loads a libtpu of another version."""
+    """Raises ImportError if jax.profiler would crash: JAX loads a libtpu of another version."""
     if not installed("libtpu") or "tpu" not in (platforms or "tpu"):
         return
     pins = (re.match(r"libtpu==([\d.]+)", line) for line in metadata.requires("jax") or ())
@@ -215,7 +215,6 @@ def _events(data: ProfileData) -> Iterator[_Event]:
 
 
 def unit_for(seconds: float) -> tuple[str, float]:
-    """The largest unit that makes the time at least ten, and its seconds."""
     return next(((name, size) for name, size in UNITS.items() if seconds >= 10 * size), ("us", 1e-6))
 
 

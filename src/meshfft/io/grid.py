@@ -2,8 +2,8 @@
 
     chunk = an even part, of at most 8 MiB, of a box whose sides are   gcd of the starts of all blocks
 
-Instead of very many files, a file is a shard of several chunks. Host integers only. Invariant: blocks start on
-multiples of the sides of their files, so the owner of a block owns complete files (except as in `grid_of`).
+A file is a shard of several chunks. Invariant: blocks start on multiples of the sides of their files, so the owner of a
+block owns complete files (except as in `grid_of`).
 """
 
 import itertools
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from ..layout.layout import Layout
 
-CHUNK_BYTES = 8 * 2**20  # larger chunks wait for one core to sum and copy, smaller ones for the file system
+CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core to sum and copy, smaller ones for the file system
 SHARD_BYTES = 256 * 2**20
 LEAST_BYTES = 64 * 2**10  # smaller files cost more to open than to read
-MANY_TINY = 1024  # most files of less than that
+MANY_TINY = 1024  # most files below that
 MANY_FILES = 8192
 BOX_BYTES = 32 * 2**20  # of one read or write; as much again is in flight
 
@@ -42,8 +42,8 @@ class Side(NamedTuple):
 def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> ChunkGrid:
     """The grid of an array that several processes write in the blocks of a layout.
 
-    No two blocks share a file, except if block starts have no large common divisor: the chunks of a single process then
-    follow its block, and some are read again to be written.
+    Blocks share no file, unless a single process has block starts without a large common divisor: it reads some chunks
+    again to write them.
 
     Raises ValueError if several processes would share files, or write thousands of tiny ones.
     """
@@ -63,8 +63,8 @@ def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> ChunkGrid:
 
         bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
 
-    A chunk has at most a quarter of a cut side of a tile, so that the inverse can read tiles of about the same size. It
-    divides the dimension, because padding is written too.
+    A chunk has at most a quarter of a cut side of a tile, for the tiles of the inverse. It divides the dimension,
+    because padding is written too.
     """
     shape, file = layout.shape, max(most, LEAST_BYTES)
     limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)
@@ -77,10 +77,7 @@ def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> ChunkGrid:
 
 
 def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
-    """Parts of a box, made of complete files: at most `most` bytes, or one file.
-
-    The first dimension is cut first, the last if `fortran`, for long runs.
-    """
+    """Parts of a box, made of complete files: at most `most` bytes, or one file; with long runs."""
     first = [s.start // f for s, f in zip(box, file, strict=True)]
     last = [-(-s.stop // f) for s, f in zip(box, file, strict=True)]
     sides = [Side(max(1, b - a)) for a, b in zip(first, last, strict=True)]
@@ -131,14 +128,14 @@ def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_mo
 
 
 def _part(sides: Sequence[Side], unit: int, most: int) -> tuple[int, ...]:
-    """An even part of the box: one run, cut along outer dimensions only, if that leaves enough."""
+    """An even part of the box: cut along outer dimensions, if that leaves enough, to be one run."""
     dims = range(len(sides))
     outer, inner = _fit(sides, unit, most, dims), _fit(sides, unit, most, reversed(dims))
     return outer if unit * math.prod(outer) >= LEAST_BYTES else max(outer, inner, key=math.prod)
 
 
 def _fit(sides: Sequence[Side], unit: int, most: int, order: Iterable[int]) -> tuple[int, ...]:
-    """The box with its sides divided in `order` until it has at most `most` bytes."""
+    """The box with its sides divided in `order` to at most `most` bytes."""
     part = [side.size for side in sides]
     for dim in order:
         rest = unit * math.prod(part) // part[dim]

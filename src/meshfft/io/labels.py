@@ -26,17 +26,17 @@ from .refusals import Refused, Unnamed
 from .source import Coordinate, Labels, Source
 
 BEFORE = "meshfft_before"  # attribute of a coordinate of frequencies: data for the inverse
-MOST_COORDINATE = 2**26  # bytes of a coordinate held in memory
+MOST_COORDINATE = 2**26  # bytes held in memory
 MOST_ATTRIBUTE = 2**16
-NEAR = 1e-3  # allowed deviation of positions, relative to the spacing
-# First frequency of a trigonometric transform, in units of the spacing; and its inverse kind.
+NEAR = 1e-3  # deviation of positions, relative to the spacing
+# First frequency of a trigonometric transform, in units of the spacing, and its inverse kind.
 FIRST = {"dct-1": 0, "dct-2": 0, "dct-3": 0.5, "dct-4": 0.5, "dst-1": 1, "dst-2": 1, "dst-3": 0.5, "dst-4": 0.5}
 UNDONE_BY = {"dct-2": "dct-3", "dct-3": "dct-2", "dst-2": "dst-3", "dst-3": "dst-2"}
 NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")  # attributes that name other arrays
 PACKED = ("scale_factor", "add_offset")
 MISSING = ("_FillValue", "missing_value")
 UNSIGNED = "_Unsigned"
-Described = tuple[tuple[str, ...] | None, Mapping[str, object]]  # names of dimensions, and attributes
+Described = tuple[tuple[str, ...] | None, Mapping[str, object]]  # names of dimensions, attributes
 ENCODING = (  # attributes of the storage or the range of numbers
     *(*MISSING, *PACKED, UNSIGNED, *NAMING[:3], "dtype", "_ARRAY_DIMENSIONS"),
     *("valid_range", "valid_min", "valid_max", "actual_range", "cell_methods"),
@@ -114,7 +114,7 @@ def _indices(record: Record, axis: int, n: int) -> np.ndarray:
 
 def _before(one: Coordinate) -> tuple[float, float, dict[str, object]] | None:
     found = one.attributes.get(BEFORE)
-    if isinstance(found, str):  # as stored by HDF5
+    if isinstance(found, str):  # by HDF5
         with contextlib.suppress(ValueError, RecursionError):
             found = json.loads(found)
     match found:
@@ -184,10 +184,7 @@ def _is_plain(value: object) -> bool:
 
 
 class _Packing(NamedTuple):
-    """How numbers are stored: intended type, scale, offset, and marks of missing values.
-
-    xarray decodes the same way, but needs pandas.
-    """
+    """Type, scale, offset and missing values of stored numbers. xarray decodes the same way, but needs pandas."""
 
     meant: np.dtype
     scale: float
@@ -248,7 +245,7 @@ def _packing(stored: np.dtype, attributes: Mapping[str, object]) -> _Packing:
 
 
 def _factor(attributes: Mapping[str, object], name: str, default: float) -> float:
-    """A scale or an offset; raises ValueError if it is no number."""
+    """Raises ValueError if it is no number."""
     given = attributes.get(name)
     value = default if given is None else given
     number = _number(value[0] if isinstance(value, list) and len(value) == 1 else value)
@@ -258,7 +255,7 @@ def _factor(attributes: Mapping[str, object], name: str, default: float) -> floa
 
 
 def _number(value: object) -> float | None:
-    """A finite number, or None. In Zarr format 3, xarray stores some as base64."""
+    """A finite number, or None. xarray stores some as base64 in Zarr format 3."""
     if isinstance(value, str):
         try:
             value = struct.unpack("<d", base64.b64decode(value, validate=True))[0]

@@ -1,7 +1,7 @@
 """NIfTI files: nibabel reads the header and the voxels, after checks of sizes and offsets.
 
-NIfTI has the dimensions of the image first and the coils last, the fourth at least: (x, y, z, coils). Invariant: a
-.nii.gz file is unpacked to no more than its header needs.
+The image's dimensions come first and the coils last, the fourth at least: (x, y, z, coils). Invariant: a .nii.gz file
+is unpacked to no more than its header needs.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".nii", ".nii.gz")
 HEAD_BYTES = 540  # of the longer header
-MOST_OFFSET = 2**26  # of extensions between header and voxels
-TRAILING = 2**20  # bytes allowed behind the voxels
+MOST_OFFSET = 2**26  # between header and voxels
+TRAILING = 2**20  # allowed behind the voxels
 COPY_BYTES = 2**20
 MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of NIfTI-1
-SPACE = 3  # dimensions of space
+SPACE = 3
 SCANNER = 1  # code of scanner coordinates
 
 
@@ -50,7 +50,7 @@ def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
 
 
 def nifti_affine(path: Path) -> np.ndarray:
-    """Affine of a NIfTI file from voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
+    """From voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
     need("nibabel", "reading NIfTI")
     packed = path.name.lower().endswith(".gz")
     with readable(path), gzip.open(path) if packed else open(path, "rb") as file:
@@ -76,7 +76,7 @@ def coils_first(array: Source, dims: int) -> Source:
 
 
 def voxels(image: jax.Array, dims: int, magnitude: bool) -> jax.Array:
-    """An image in the order of NIfTI, the coils last; or its magnitude."""
+    """An image in NIfTI's order, the coils last; or its magnitude."""
     coils, ones = image.ndim > dims, max(0, SPACE - dims)
 
     def moved(x: jax.Array) -> jax.Array:
@@ -104,7 +104,7 @@ def _open(path: Path, _: str | None) -> Iterator[Source]:
         needed = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
         if os.path.getsize(plain) < needed:
             raise ValueError(f"{os.path.getsize(plain)} bytes, its header needs {needed}")
-        dtype = proxy[tuple(slice(0, 1) for _ in proxy.shape)].dtype  # the proxy's dtype is that before scaling
+        dtype = proxy[tuple(slice(0, 1) for _ in proxy.shape)].dtype  # the proxy's own is that before scaling
         units, spacing = _scales(image.header, len(proxy.shape))
         still = check if plain == path else lambda: None
         yield source_of(path, proxy.shape, dtype, assigning(proxy), still, fortran=True, units=units, spacing=spacing)
@@ -112,7 +112,7 @@ def _open(path: Path, _: str | None) -> Iterator[Source]:
 
 def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
     units = ("unknown",) * ndim
-    with contextlib.suppress(KeyError):  # an unknown code
+    with contextlib.suppress(KeyError):
         space, time = header.get_xyzt_units()
         units = (*(space,) * 3, time, *units)[:ndim]
     known = [math.isfinite(size) and size > 0 for size in header.get_zooms()]
@@ -123,7 +123,7 @@ def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...],
 
 @contextlib.contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """The file without gzip: reading slices would unpack it again for each, and verify no checksum."""
+    """The file without gzip, which slices would unpack again each time, with no checksum verified."""
     if path.suffix.lower() != ".gz":
         yield path
         return

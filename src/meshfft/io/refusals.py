@@ -1,6 +1,6 @@
 """Refusals: files are not trusted, and anything but an array of numbers is refused in one line.
 
-Invariant: any error of a reader on a damaged file becomes one ValueError that names the file.
+Invariant: any reader's error on a damaged file becomes one ValueError that names the file.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ MOST_BYTES = 2**60  # no file system holds a larger array
 CHUNK_LIMIT = 2**30  # a chunk is decoded whole
 CHUNK_BEYOND = 2**26  # up to here a chunk may be larger than its array
 CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # smaller chunks, if more than that, take seconds to look up
-SYSTEM = re.compile(r"(?:os_error_code='|OS error |errno = )(\d+)")  # in texts of tensorstore, old versions and HDF5
+SYSTEM = re.compile(r"(?:os_error_code='|OS error |errno = )(\d+)")  # in texts of tensorstore and HDF5
 
 
 class Refused(ValueError):
-    """A complete message, which `readable` passes on unchanged."""
+    """A complete message, passed on unchanged."""
 
 
 class Unnamed(Refused):
@@ -47,7 +47,7 @@ def readable(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def system_errors() -> Iterator[None]:
-    """Turns a library's error with a system error number in its text into an OSError."""
+    """Turns a library's error into an OSError if its text has a system error number."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:

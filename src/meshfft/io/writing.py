@@ -47,16 +47,16 @@ def write_array(
 ) -> None:
     """Writes a sharded array, without its padding: .npy, .zarr, HDF5 (.h5, .hdf5), NetCDF-4 (.nc), NIfTI-1 (.nii[.gz]).
 
-    Holds one device's block in host memory at a time, plus 128 MiB. If anything fails, `path` is unchanged. If several
-    processes hold the array, all call this, and each writes its own blocks.
+    Holds one device's block in host memory at a time, plus 128 MiB. If anything fails, `path` is unchanged. All
+    processes that hold the array call this, and each writes its own blocks.
 
     Args:
         path: the file to write, on a file system that all processes share; its suffix chooses the format.
-        array: a jax.Array, or a PaddedArray, whose padding is left out.
+        array: a jax.Array or a PaddedArray.
         overwrite: replaces an existing file.
         record: origin of the array (`record_of(plan)`), stored in a .zarr store or HDF5 file.
-        report: called with the number of bytes of each write of this process.
-        about: plain values, stored as further attributes of a .zarr store or HDF5 file.
+        report: called with the bytes of each write of this process.
+        about: plain values, further attributes of a .zarr store or HDF5 file.
         affine: 4 x 4, from indices to mm, for a .nii or .nii.gz file; None means size 1 without a unit.
 
     Raises:
@@ -135,7 +135,7 @@ def header_of(
 def create_sink(
     path: Path, shape: Sequence[int], dtype: DTypeLike, grid: ChunkGrid, record: Record | None = None, *, kind: str
 ) -> Sink:
-    """Creates a plain file of full size, or an empty Zarr array in a group; `kind` is the suffix of a format."""
+    """A plain file of full size, or an empty Zarr array in a group; `kind` is a format's suffix."""
     header = header_of(path, shape, dtype, record, kind=kind)
     return FORMATS[kind].create(path, header._replace(grid=grid))
 
@@ -190,7 +190,7 @@ def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix of a file to write, in two parts if a format has such a one."""
+    """The suffix of a file to write, such as .nii.gz."""
     return next((suffix for suffix in FORMATS if path.name.endswith(suffix)), path.suffix)
 
 
@@ -209,7 +209,7 @@ def _layout(array: jax.Array | PaddedArray) -> Layout:
 
 
 def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarray]]:
-    """Box and unpadded host block of each shard of this process, one for each set of replicas."""
+    """Box and unpadded host block of each of this process's shards, without replicas."""
     boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
     for shard in (shard for shard in stored.addressable_shards if shard.replica_id == 0):
         box = boxes[block_index(layout, shard.index)]
@@ -217,10 +217,10 @@ def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarr
 
 
 def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = ()) -> None:
-    """Refuses an output that could not be written, before any work is done for it.
+    """Refuses an output that could not be written, before any work.
 
     A replaced file takes disk space until the end. Raises as `write_array`, or ValueError if that file is of another
-    kind. `kinds` are the suffixes that it may have, by default those of any array.
+    kind. `kinds` are the allowed suffixes, by default those of any array.
     """
     path = Path(path)
     suffix = _checked_suffix(path, kinds or results())

@@ -1,7 +1,7 @@
 """Zarr stores by tensorstore: formats 2 and 3 are read; arrays of format 3 are written, in a group that xarray opens.
 
-tensorstore ends the process if a chunk does not fit in memory, and follows links. So sizes and files are checked first.
-A write buffers at most 128 MiB or one shard. Invariant: reads no file outside the store, and no chunk above a gigabyte.
+tensorstore ends the process if a chunk does not fit in memory, and follows links, so both are checked first. A write
+buffers at most 128 MiB or one shard. Invariant: reads no file outside the store, and no chunk above a gigabyte.
 """
 
 import contextlib
@@ -31,13 +31,13 @@ NAMES = ("zarr.json", ".zarray", ".zgroup")
 JSON_BYTES = 2**22
 INNER_CHUNKS = 2**22  # most chunks in a shard, whose index is read whole
 IN_FLIGHT = 2
-SPEC: dict[str, object] = {"driver": "zarr3", "store_data_equal_to_fill_value": True}  # a missing chunk is a lost one
+SPEC: dict[str, object] = {"driver": "zarr3", "store_data_equal_to_fill_value": True}  # a missing chunk is lost
 BYTES: dict[str, object] = {"name": "bytes", "configuration": {"endian": "little"}}
 CRC32C: dict[str, object] = {"name": "crc32c"}
 
 
 class ZarrNode(NamedTuple):
-    """An array or group: the store as named by the user, the store's resolved folder, and the node's folder."""
+    """An array or group: the store as the user named it, its resolved folder, and the node's."""
 
     path: Path
     root: Path
@@ -128,7 +128,7 @@ def _source(node: ZarrNode) -> Source:
         for index in itertools.product(*indices):
             file = node.folder / name_of(index)
             node.check_inside(file)
-            if file.exists() and not file.is_file():  # tensorstore handles a missing one
+            if file.exists() and not file.is_file():  # tensorstore handles missing ones
                 raise Refused(f"{node.path} has {file.relative_to(node.root)}, which is no file: make it again")
         with system_errors():
             if out.dtype == dtype:
@@ -232,10 +232,10 @@ class ZarrSink:
                     started.pop(0).result()
         finally:
             for write in started:
-                write.exception()  # a pending write would recreate the removed folder
+                write.exception()  # it would recreate the removed folder
 
     def flush(self) -> None:
-        synced(self.path)  # names of files; each file is synced when its write ends
+        synced(self.path)  # names of files, each synced by its write
         synced(self.path.parent)
 
     def missing(self) -> str:
@@ -258,7 +258,7 @@ def _reopen(path: Path) -> ZarrSink:
 
 
 def _create_array(path: Path, header: Header) -> "tensorstore.TensorStore":
-    """An uncompressed array: spectra are noise, and packing takes longer than the transform."""
+    """Uncompressed: spectra are noise, and packing takes longer than the transform."""
     codecs: list[dict[str, object]] = [BYTES if header.dtype.itemsize > 1 else {"name": "bytes"}, CRC32C]
     if header.grid.shard is not None:
         inner = {"chunk_shape": list(header.grid.chunk), "codecs": codecs, "index_codecs": [BYTES, CRC32C]}

@@ -51,8 +51,8 @@ class Site(NamedTuple):
     machine: Machine
     itemsize: int  # bytes of a complex number
     dots: tuple[Dot, ...]  # products that meet the precision
-    large: bool  # the block exceeds the shared caches
-    alone: bool  # one device has all cores of its host
+    large: bool  # beyond the shared caches
+    alone: bool  # one device has all cores
     xla: bool  # only XLA's engines
 
 
@@ -120,8 +120,8 @@ class Engine(LocalEngine, Generic[F]):
 class RealEngine(LocalEngine):
     """One way to transform between real lines and half spectra; the last dimension is halved.
 
-    half   X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 along that dimension
-    real   x[n] = Re sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose: nothing is doubled
+    half   X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 along that dimension real   x[n] = Re
+    sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose
     """
 
     of_reals: ClassVar[bool] = True
@@ -164,7 +164,7 @@ class Sender(Engine[Planes]):
 def fft_error(length: int, itemsize: int) -> Error:
     """Relative L2 error of one dimension. Noise is half a bit of rounding for each of log2 N stages, in mean square,
     and twice that for large primes, whose transforms are longer. Equal numbers are rounded by odd radices only. XLA on
-    a CPU adds the terms of a prime p up to 131 one by one; constant lines and waves had at most 0.14 p roundings."""
+    a CPU adds up the terms of a prime up to 131: 0.14 roundings each."""
     if length == 1:
         return Error()
     prime, odd = max(prime_factors(length)), length // (length & -length)

@@ -23,18 +23,18 @@ from jax import Array, lax
 
 from ..numerics.phases import host_roots, table
 
-PRIME = 800  # a length is awkward only with a larger prime factor
-LONG = 2000  # and if longer: up to here one dense product costs a TPU less
-CACHED_LONG = 3200  # the same on CPUs: XLA's FFT takes eight lines at a time while they stay in cache
+PRIME = 800  # awkward only with a larger prime factor
+LONG = 2000  # and only if longer: one dense product costs a TPU less
+CACHED_LONG = 3200  # on CPUs: XLA's FFT takes eight lines at a time while they stay in cache
 CACHED_PARTS = 4  # or while this many equal parts of a line do
 CACHE_BYTES = 2**16  # of the lines transformed at a time
 NARROWEST = 16  # fewest columns at a time, adjacent in memory
-SIDE = 128  # rows of a matrix unit; larger units take the same factors
+SIDE = 128  # rows of a matrix unit
 
 
 @functools.lru_cache(maxsize=1024)
 def is_awkward(length: int, cached: bool = False) -> bool:
-    """Whether a chirp is cheaper, for its largest prime factor; `cached` is the chip's."""
+    """Whether a chirp is cheaper; `cached` is the chip's."""
     long = length > CACHED_LONG and length % CACHED_PARTS > 0 if cached else length > LONG
     return long and max(prime_factors(length)) > PRIME
 
@@ -104,7 +104,7 @@ def _looped(lines: Array, many: int, width: int, work: Callable[..., Array]) -> 
 
 
 def _by_ffts(lines: Array, sign: int) -> Array:
-    """FFT along the last axis; even and odd bins are two rows."""
+    """Along the last axis; even and odd bins are two rows."""
     length = lines.shape[-1]
     into, spectrum, out = _expanded(fft_tables(length, sign, lines.dtype), lines)
     widths = [(0, 0)] * lines.ndim + [(0, padded_length(length) - length)]

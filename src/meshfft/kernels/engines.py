@@ -21,7 +21,7 @@ def register(kind: K) -> K:
 
 
 def offered(lines: Lines, site: Site, of_reals: bool = False) -> Iterator[Offer]:
-    """Engines of such lines, each with the dimensions it takes; only slicing ones in float64 by slices."""
+    """Engines of such lines, each with its dimensions; only slicing ones in float64 by slices."""
     sliced = site.dots[0].slices > 0
     for kind in ENGINES:
         if (kind.of_reals, kind.slices) == (of_reals, sliced) and (kind.by_xla or not site.xla):

@@ -1,7 +1,7 @@
 """One device's FFT of a real block along uncut dimensions: half spectra, and back (formulas: RealEngine in base.py).
 
-Products, for matrix units, have half of a complex transform's work; XLA's own costs 0.9 of it on a TPU, its transpose
-1.35, by the compiler's cycles. Up to DENSE points they are one product with the N columns
+XLA's own costs 0.9 of a complex one on a TPU, its transpose 1.35, by the compiler's cycles; products, for matrix units,
+half. Up to DENSE points these are one product with the N columns
 
     cos(2 pi k n / N), 0 <= k <= N // 2,      sign sin(2 pi k n / N), 0 < k < N / 2.
 
@@ -31,8 +31,8 @@ from .xla import XLA, balanced
 DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
 STAGE_PRODUCTS = 5
 XLA_DIMS = 3  # most of one call of XLA's real FFT
-SIDE = 128  # rows of a matrix unit; larger units take the same factors
-DENSE = 4 * SIDE  # up to which one product is cheaper than two stages, by the TPU compiler's cycles
+SIDE = 128  # rows of a matrix unit
+DENSE = 4 * SIDE  # up to here one product is cheaper than two stages
 RUN = 32  # terms of one float sum on CPUs, which add one term after another
 HostPlanes = tuple[np.ndarray, np.ndarray]
 
@@ -50,7 +50,6 @@ class XlaReal(RealEngine):
             yield cls(), lines.dims[-1:]
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Half the arithmetic of the complex transform, and half its bytes."""
         whole = XLA.work(lines, itemsize, chip)
         half = whole.vector_flops // 2, whole.matrix_flops // 2
         more = lines.points * itemsize * (chip.cached + 2 * (chip.switched and lines.onto_real))
@@ -129,7 +128,6 @@ def _to_half(x: Array, dim: int, sign: int) -> Planes:
 
 
 def _from_half(planes: Planes, dim: int, length: int, sign: int) -> Array:
-    """The stages of `_to_half` backwards."""
     columns, *rest = factors(length)
     if not rest:
         cosines, sines = planes
@@ -159,7 +157,6 @@ def _roots(rows: int, columns: int, length: int, sign: int) -> HostPlanes:
 
 
 def _packed(length: int, sign: int) -> np.ndarray:
-    """Cosines and sines of the dense product, (n, packed k)."""
     re, im = _roots(length, length // 2 + 1, length, sign)
     return np.concatenate([re, im[:, _inner(length)]], axis=1)
 

@@ -30,7 +30,7 @@ from ..numerics.split_complex import Planes, times
 from .base import Engine, Lines, Offer, Site
 from .xla import balanced
 
-SIDE = 128  # rows of a matrix unit
+SIDE = 128
 LONGEST = 1024  # of a prime factor; a dense step makes longer matrices as it multiplies
 LONG_HELD = 160  # bytes per number of a line longer than a chunk, by TPU v5e's compiler
 TWIDDLE_FLOPS = 200  # per complex number: four products, two sums, in pairs of float32
@@ -64,7 +64,6 @@ class SlicedFFT(Engine[Planes]):
         return Error(fft_error(length, self.dot))
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """A product per factor; between two, twiddle factors and a transpose."""
         points = lines.points
         factors = [radix for length in lines.lengths for radix in balanced(length, SIDE)]
         flops, nbytes = cost(self.dot, points, points, self.dot.multiplications, chip.fast_bytes)
@@ -74,7 +73,7 @@ class SlicedFFT(Engine[Planes]):
             tier=self.dot.tier,
             vector_flops=len(factors) * (flops + START_FLOPS) + between * TWIDDLE_FLOPS * points,
             memory_bytes=len(factors) * nbytes + TWIDDLE_PASSES * between * points * itemsize,
-            # the block, an array worked on in place, and a copy, as TPUs keep float64 in two arrays
+            # block, array worked on in place, and a copy, as TPUs keep float64 in two arrays
             peak_bytes=(math.prod(lines.block) + 2 * points) * itemsize + scratch(lines.shape, lines.dims),
         )
 
@@ -103,7 +102,7 @@ def _lines(_: Planes, lines: Planes | None, dim: int, sign: int, dot: Dot) -> Pl
 
 
 def fft_error(length: int, dot: Dot) -> float:
-    """Expected relative L2 error of one dimension: of products, and of twiddle factors."""
+    """Expected relative L2 error of one dimension, by products and twiddle factors."""
     factors = balanced(length, SIDE)
     squares = sum(dot.error_over(radix) ** 2 for radix in factors) + (len(factors) - 1) * ROUNDING[dot.unit] ** 2
     return float(squares**0.5) if length > 1 else 0.0

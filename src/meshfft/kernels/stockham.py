@@ -27,10 +27,10 @@ from .base import Engine, Lines, Offer, Site
 from .bluestein import is_awkward, prime_factors
 from .xla import XLA
 
-COLUMN_BYTES = 2**17  # of the columns done at a time
-ROW_BYTES = 2**17  # of the lines done at a time
+COLUMN_BYTES = 2**17  # done at a time
+ROW_BYTES = 2**17  # done at a time
 PLANE_BYTES = 2**19  # of a plane done at once: a quarter of a 2 MiB second-level cache
-SMALL_BYTES = 2**20  # of a block; below, a short compilation is worth more than the fastest columns
+SMALL_BYTES = 2**20  # below, a short compilation is worth more than speed
 CACHE_LINE = 64  # bytes
 NARROWEST = 16  # fewest elements behind the dimension, to fill vector units
 LARGEST = 7  # radix
@@ -47,7 +47,7 @@ class Cached(Engine[Array]):
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
-        """The dimensions it takes; a single device uses all cores for many lines."""
+        """A single device uses all cores for many lines instead."""
         if site.large and not site.alone:
             pairs, last = zip(lines.dims, lines.lengths, strict=True), len(lines.block) - 1
             near = (d for d, n in pairs if (not is_awkward(n, True) if d == last else by_columns(lines.block, d, n)))
@@ -62,13 +62,13 @@ class Cached(Engine[Array]):
         return max(PLANE_BYTES, NARROWEST * max(lines.lengths) * itemsize)
 
     def apply(self, block: Array, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Array:
-        with jax.named_scope("fft"):  # profiles find it by this name
+        with jax.named_scope("fft"):  # for profiles
             return in_place(block, tuple(d for d in dims if block.shape[d] > 1), sign, grid, first)
 
 
 def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plain: bool = False) -> Array:
     """Transforms dimensions of a complex block, unscaled, divided along a grid if that fits. A `plain` block is one
-    array, from which lines are read, not joined from chunks."""
+    array, not joined from chunks."""
     grid, small = grid_of(block.shape, block.dtype.itemsize, grid), block.nbytes < SMALL_BYTES
     chunks = cut(block, grid)
     for near in together(block.shape, block.dtype.itemsize, dims):
@@ -79,8 +79,7 @@ def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plai
 
 def grid_of(shape: Sequence[int], itemsize: int, grid: Grid) -> Grid:
     """The grid by which `in_place` cuts a block. A small one with odd rows, as of half a spectrum, is joined: it
-    compiles faster and runs no slower.
-    """
+    compiles faster."""
     odd = math.prod(shape) * itemsize < SMALL_BYTES and shape[-1] * itemsize % CACHE_LINE
     return grid if fits(shape, grid) and not odd else ()
 
@@ -187,8 +186,8 @@ def _sweeps(chunk: Array, grid: Grid, dims: tuple[int, ...]) -> Iterator[Sweep]:
 
 
 def _lines(part: Array, dims: tuple[int, ...], sign: int, small: bool) -> Array:
-    """Transforms full lines: the last dimension by XLA, others by columns. A small block transposes its columns instead
-    of compiling stages; barriers keep XLA from fusing the transposes."""
+    """Transforms full lines: the last dimension by XLA, others by columns. A small block transposes them instead of
+    compiling stages; barriers keep XLA from fusing the transposes."""
     if dims[-1] == part.ndim - 1:
         part, dims = _rows(part, sign), dims[:-1]
     for dim in dims:

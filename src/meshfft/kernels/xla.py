@@ -1,10 +1,9 @@
-"""XLA's own FFT of dimensions that no mesh axis cuts; others than the last are transposed there and back. Long lengths
-with a large prime use a chirp (bluestein.py).
+"""XLA's own FFT of dimensions that no mesh axis cuts; all but the last are transposed there and back. Long lengths with
+a large prime use a chirp (bluestein.py).
 
 XLA's FFT on a GPU writes to a second array, and cuFFT needs a workspace. If memory is short, a loop transforms a batch
-of lines at a time in place: 2048^3 complex64, 64 GiB, takes 64.1 GiB if the input is donated, else 128.1 (XLA's
-compiler for an H200, without the workspace). Invariant: the array keeps its row-major layout. Otherwise XLA transposes
-it for the whole loop, at one or two arrays more.
+of lines at a time in place: 2048^3 complex64, 64 GiB, takes 64.1 GiB if the input is donated, else 128.1. Invariant:
+the array keeps its row-major layout; otherwise XLA transposes it for the whole loop, at one or two arrays more.
 """
 
 import dataclasses
@@ -58,7 +57,7 @@ class Xla(Engine[Array]):
         return "chirp" if self.chirp else "xla"
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Products on a matrix unit, else 5 N log2 N flops a line; dimensions behind are transposed there and back."""
+        """Products on a matrix unit, else 5 N log2 N flops a line; transposes if dimensions are behind."""
         points, wide = lines.points, 2 if self.chirp and not chip.cached else 1
         moved = any(d not in lines.dims for d in range(min(lines.dims), len(lines.block)))
         copies = 2 if chip.cached and not self.chirp else 3 * wide  # CPUs transpose into the result
@@ -130,14 +129,14 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def stages(length: int, side: int) -> tuple[int, ...]:
-    """Factors of a transform's products on a matrix unit; a chirp takes both directions over twice the points."""
+    """Factors of products on a matrix unit; a chirp takes both directions over twice the points."""
     rows, columns = folds(length)
     return (rows, columns, columns, rows) * 2 if is_awkward(length) else balanced(length, side)
 
 
 @dataclasses.dataclass(frozen=True)
 class Batched(Engine[Array]):
-    """XLA's FFT in batches. They cost more passes, so a search takes them only if one call exceeds memory."""
+    """XLA's FFT in batches. They cost more passes, so a search takes them only if memory is short."""
 
     by_xla: ClassVar[bool] = True
     name = "batched"
@@ -153,7 +152,6 @@ class Batched(Engine[Array]):
         batch = COPIES * max(BATCH_BYTES, max(lines.lengths) * itemsize)
         alive = (math.prod(lines.block) + lines.points) * itemsize + batch
         runs = _runs(lines.block, lines.dims, itemsize)
-        # Batches are taken out, transformed and put back; dimensions behind are transposed.
         passes = sum(2 * (2 + many + (first + many < len(lines.block))) for first, many in runs)
         nbytes = passes * lines.points * itemsize
         return dataclasses.replace(XLA.work(lines, itemsize, chip), memory_bytes=nbytes, peak_bytes=alive)

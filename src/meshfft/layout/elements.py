@@ -26,9 +26,8 @@ Dims = tuple[int, ...]
 def reduced(
     stored: Array, layout: Layout, mapped: frozenset[str], how: str, dims: Dims, dtype: DTypeLike | None
 ) -> Array:
-    """A stored array, or its block inside shard_map, reduced by "sum", "mean", "max" or "min" along dimensions.
-
-    They stay, one element long. `dtype` is the type of a sum or mean; None as in `jax.numpy`.
+    """A stored array, or its block inside shard_map, reduced by "sum", "mean", "max" or "min" along dimensions, which
+    stay, one element long. `dtype` is the type of a sum or mean; None as in `jax.numpy`.
     """
     over = tuple(sorted(mapped & {axis for dim in dims for axis in layout.axes[dim]}))
     if how in ("sum", "mean"):
@@ -52,7 +51,7 @@ def _added(x: Array, layout: Layout, how: str, dims: Dims, over: tuple[str, ...]
     if how == "sum":
         return _summed(jnp.sum(x, dims, dtype, keepdims=True), over)
     result = jax.eval_shape(functools.partial(jnp.mean, dtype=dtype), jax.ShapeDtypeStruct((1,), x.dtype)).dtype
-    half = jnp.issubdtype(result, jnp.floating) and result.itemsize < 4  # summed in float32, as in jax.numpy.mean
+    half = jnp.issubdtype(result, jnp.floating) and result.itemsize < 4  # in float32, as in jax.numpy.mean
     total = _summed(jnp.sum(x, dims, np.float32 if half else result, keepdims=True), over)
     return (total / math.prod(float(layout.shape[dim]) for dim in dims)).astype(result)
 
@@ -65,7 +64,7 @@ def _summed(y: Array, over: tuple[str, ...]) -> Array:
 
 
 def _farthest(x: Array, how: str, dims: Dims, over: tuple[str, ...]) -> Array:
-    """The largest or smallest; NaN is detected separately, since CPUs lose it between devices."""
+    """The largest or smallest; NaN is detected separately: CPUs lose it between devices."""
     most, over_devices = (jnp.max, lax.pmax) if how == "max" else (jnp.min, lax.pmin)
     floats = jnp.issubdtype(x.dtype, jnp.floating)
     lost = jnp.isnan(x) if floats else lax.full_like(x, False, bool)
@@ -134,7 +133,7 @@ def _entry(one: object, n: int) -> range | int:
 
 
 def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, ...]) -> None:
-    """Raises NotImplementedError if shard_map maps only some of the axes along which rows move."""
+    """Raises NotImplementedError if shard_map maps only some axes along which rows move."""
     for dim, entry in enumerate(one for one in entries if one is not None):
         if mapped and entry != range(layout.shape[dim]) and not mapped.issuperset(layout.axes[dim]):
             raise NotImplementedError(

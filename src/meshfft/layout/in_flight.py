@@ -18,7 +18,7 @@ from jax import Array
 from jax.sharding import Sharding
 
 T = TypeVar("T")
-SMALL = 2**16  # of a result that may be kept until the next launch
+SMALL = 2**16  # of a result kept until the next launch
 
 
 class _Turn:  # one per process: CPU devices share XLA's threads
@@ -52,11 +52,11 @@ def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
 
 
 def _last_has_ended() -> bool:
-    """Waits for the last program; False if its result was deleted or donated, so its end is unknown."""
+    """Waits for the last program; False if its result was deleted or donated."""
     try:
         if _Turn.last is not None:
             _Turn.last.block_until_ready()
-    except RuntimeError:  # deleted, or it failed; whoever holds its results gets the error
+    except RuntimeError:  # or it failed; whoever holds its results gets the error
         return False
     return True
 

@@ -24,7 +24,7 @@ Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]
 
 
 def hashed_once(record: type[T]) -> type[T]:
-    """A frozen dataclass that caches its hash, since every call looks up plans by nested records."""
+    """A frozen dataclass that caches its hash: every call looks up plans."""
     of_fields = record.__hash__
 
     def kept(self: T) -> int:
@@ -40,7 +40,7 @@ def hashed_once(record: type[T]) -> type[T]:
 
 
 class Cut(NamedTuple):
-    """A mesh axis that cuts a dimension: its name, its size, and the positions of each part."""
+    """A mesh axis that cuts a dimension: name, parts, and positions of each part."""
 
     axis: str
     parts: int
@@ -53,8 +53,6 @@ Cuts = tuple[Cut, ...]
 @hashed_once
 @dataclasses.dataclass(frozen=True, repr=False)
 class Layout:
-    """An array's logical shape and the cuts of each dimension."""
-
     shape: tuple[int, ...]
     cuts: tuple[Cuts, ...]
 
@@ -112,7 +110,6 @@ class Layout:
         return (self.starts(dim)[:, None] + np.arange(self.block[dim])).ravel()
 
     def counts(self, dim: int) -> np.ndarray:
-        """Number of logical positions in each shard."""
         counts = np.array([self.shape[dim]])
         for cut in self.cuts[dim]:
             counts = np.clip(counts[:, None] - np.arange(cut.parts) * cut.span, 0, cut.span).ravel()
@@ -169,7 +166,6 @@ def axes_of(mesh: AnyMesh | None, kind: AxisType) -> frozenset[str]:
 
 
 def mapped_axes(mesh: AnyMesh | None) -> frozenset[str]:
-    """The Manual mesh axes, along which the caller's shard_map has cut its arrays."""
     return axes_of(mesh, AxisType.Manual)
 
 
@@ -234,7 +230,7 @@ def resized(layout: Layout, dims: tuple[int, ...], sizes: tuple[int, ...]) -> La
 
 
 def line_shape(dim: int, ndim: int) -> tuple[int, ...]:
-    """The shape that makes numbers along one dimension broadcast over the rest."""
+    """The shape that makes numbers along one dimension broadcast."""
     return tuple(-1 if d == dim else 1 for d in range(ndim))
 
 
@@ -255,7 +251,7 @@ def _axes_of(entry: object) -> tuple[str, ...]:
 
 
 def meshes(shape: Sequence[int], count: int, alike: bool) -> Iterator[tuple[AbstractMesh, PartitionSpec]]:
-    """Every mesh of `count` devices with its spec; factors fall over dimensions of one size if `alike`."""
+    """Every mesh of `count` devices with its spec; if `alike`, dimensions of one size have falling factors."""
     divisors = [[p for p in range(min(n, count), 0, -1) if count % p == 0] for n in shape]
     for factors in itertools.product(*divisors):
         pairs = itertools.combinations(zip(shape, factors, strict=True), 2)

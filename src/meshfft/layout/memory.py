@@ -2,7 +2,7 @@
 
     bytes of a device's block <= bytes of the device's memory, or of its share of the host's
 
-One array is compared with all memory; `Plan.peak_bytes` counts several. While JAX traces, memory is unknown.
+`Plan.peak_bytes` counts several arrays. While JAX traces, memory is unknown.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from jax.sharding import AbstractMesh, Mesh, Sharding
 from ..numerics.units import quantity
 from .layout import AnyMesh, Layout
 
-COUNTED = 2**63 - 1  # of an array over all devices, beyond which XLA ends the process
+COUNTED = 2**63 - 1  # over all devices, beyond which XLA ends the process
 CGROUPS = {  # names in /proc/self/cgroup, version 2 and 1: limit, use, droppable cached files
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 KEPT_BYTES = 2**17
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the numbers of glibc's mallopt
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 
 
 class Room(NamedTuple):
@@ -40,7 +40,6 @@ class Room(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def host() -> Room:
-    """All memory of this host; infinite if unknown."""
     known = hasattr(os, "sysconf") and {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= os.sysconf_names.keys()
     return Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else float("inf"), "this host")
 
@@ -71,7 +70,6 @@ def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -
 
 
 def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -> None:
-    """Raises MemoryError if an array, or its block on each device, is too large."""
     block, remedy = itemsize * math.prod(layout.block), "make it smaller, or cut it over more devices"
     if (nbytes := block * math.prod(layout.parts)) > COUNTED:
         size = f"{quantity(nbytes, 'B')}, more than XLA can count"
@@ -100,7 +98,7 @@ def _room_on(mesh: Mesh) -> Room:
 
 
 def device_bytes(device: jax.Device) -> int:
-    """Bytes free on an accelerator; without statistics, on the host, which also holds the array once."""
+    """Bytes free on an accelerator; without statistics, on the host."""
     stats = device.memory_stats() or {}
     return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else available_bytes()
 
@@ -144,7 +142,7 @@ def _text(file: Path) -> str:
 
 
 def give_back_memory() -> None:
-    """Makes glibc return freed memory; it would keep up to 64 MB of each size a thread."""
+    """Makes glibc return freed memory; it would keep 64 MB of each size a thread."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(MMAP_THRESHOLD, KEPT_BYTES)

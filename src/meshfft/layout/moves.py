@@ -1,6 +1,6 @@
-"""Moves of mesh axes from one dimension to another, and those that may lie on the way to a goal.
+"""Moves of mesh axes from one dimension to another, on the way to a goal.
 
-Invariant: a move changes the cuts of two dimensions; the layout after it has the same devices.
+Invariant: a move changes the cuts of two dimensions, not the devices.
 """
 
 import functools
@@ -13,7 +13,7 @@ from .layout import Cut, Cuts, Layout, dim_name, even_cuts, join_axes, nested, r
 
 
 class AxisMove(NamedTuple):
-    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end if they do not divide it."""
+    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end if uneven."""
 
     source: int
     target: int
@@ -42,14 +42,14 @@ class AxisMove(NamedTuple):
         return f"{join_axes(self.axes)}: {dim_name(self.source, layout.ndim)} -> {dim_name(self.target, layout.ndim)}"
 
 
-@functools.lru_cache(maxsize=2**14)  # searches reach a layout by many ways
+@functools.lru_cache(maxsize=2**14)
 def moves_from(
     layout: Layout, goal: Layout | None, todo: frozenset[int], once: bool
 ) -> tuple[tuple[AxisMove, Layout], ...]:
     """Moves, with the layout after each, out of dimensions in `todo` or whose cuts differ from the goal's.
 
-    A mesh axis of one device begins no move where it may stay. With `once` axes avoid dimensions that are still to be
-    opened, so that each moves once.
+    A mesh axis of one device begins no move where it may stay. With `once` axes avoid dimensions still to be opened, so
+    that each moves once.
     """
     found = list[AxisMove]()
     for source, cuts in enumerate(layout.cuts):

@@ -139,11 +139,10 @@ class PaddedArray(NumpyFace):
         return self.map(lambda x, new: new, PaddedArray(stored, self.full_layout, self.home))
 
     def _masked(self, stored: ArrayLike, layout: Layout) -> Array:
-        # Under jit JAX finds the mask's devices; an eager derivative shows only an abstract mesh.
+        # Under jit JAX finds the mask's devices; an eager derivative shows an abstract mesh.
         return _without_padding(jnp.asarray(stored), layout, self._mapped())
 
     def _with(self, stored: Array, layout: Layout) -> "Array | PaddedArray":
-        """A stored array made from this one, plain if unpadded."""
         return padded(stored, layout, self.home, self)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
@@ -214,7 +213,7 @@ def stored_of(x: PaddedArray | T) -> Array | T:
 
 
 def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, source: object = None) -> Array | PaddedArray:
-    """A stored array, as a PaddedArray if it has padding, with the mesh and `vmap` dimensions of `source`."""
+    """A stored array, as a PaddedArray if it has padding, like `source` in mesh and `vmap` dimensions."""
     if isinstance(source, PaddedArray):
         layout, mesh = source.lead + layout, source.home
     kind = LaidOut if isinstance(source, LaidOut) else PaddedArray
@@ -234,7 +233,7 @@ _without_padding = jax.jit(without_padding, static_argnums=(1, 2))
 
 
 def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
-    """An operand as the layout stores it, or in a shape that broadcasts against that."""
+    """An operand as the layout stores it, or in a shape that broadcasts."""
     if isinstance(x, PaddedArray):
         return x._masked(x.stored, x.layout)  # gradients must not reach padding
     shape, offset = np.shape(x), layout.ndim - np.ndim(x)

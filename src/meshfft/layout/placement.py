@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from .layout import AnyMesh, Cuts, Layout, axes_of, axis_sizes, from_spec, line_shape, mapped_axes, spec_of
 
-RUN = 2**26  # bytes that all devices receive per chunk on the way to the host
+RUN = 2**26  # bytes per chunk on the way to the host
 
 
 def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
@@ -45,7 +45,7 @@ def reshard(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
 
 
 class Anchor(NamedTuple):
-    """An array of size zero that shows the devices of a mesh, which a transposed walk may lack."""
+    """An empty array that shows a mesh's devices, which a transposed walk may lack."""
 
     empty: Array
 
@@ -56,7 +56,7 @@ def anchor(values: Sequence[Array]) -> Anchor:
 
 
 def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]:
-    """An anchor for arrays made within `jit`, if nothing else shows the mesh's devices."""
+    """An anchor within `jit`, if nothing else shows the mesh's devices."""
     hidden = explicit_axes(mesh) and jax.sharding.get_abstract_mesh().empty
     if hidden and isinstance(mesh, Mesh) and any(isinstance(x, jax.core.Tracer) for x in values):
         return (Anchor(jax.device_put(np.zeros(0, np.float32), NamedSharding(mesh, PartitionSpec()))),)
@@ -64,7 +64,6 @@ def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]
 
 
 def needs_anchor(mesh: AnyMesh | None) -> bool:
-    """True for a described mesh without a shard_map around."""
     return isinstance(mesh, AbstractMesh) and not mapped_axes(mesh)
 
 
@@ -92,7 +91,7 @@ def without_padding(stored: Array, layout: Layout, mapped: frozenset[str], fill:
 
 
 def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
-    """Mesh axes in mesh order, as `lax.ppermute` counts devices; the device at each position along `names`."""
+    """Mesh axes in mesh order, as `lax.ppermute` counts; the device at each position along `names`."""
     ordered = tuple(sorted(names, key=jax.sharding.get_abstract_mesh().axis_names.index))
     sizes = [lax.axis_size(name) for name in ordered]
     grid = np.arange(math.prod(sizes)).reshape(sizes)
@@ -100,7 +99,7 @@ def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
 
 
 def varying(values: Sequence[ArrayLike], axes: frozenset[str]) -> list[Array]:
-    """The values, marked as varying over these Manual axes and over those of all."""
+    """The values, marked as varying over these Manual axes and over each other's."""
     union = axes.union(*map(varies_over, values))
     return [lax.pcast(value, tuple(sorted(union - varies_over(value))), to="varying") for value in values]
 
@@ -110,7 +109,7 @@ def varies_over(value: object) -> frozenset[str]:
 
 
 def to_host(y: ArrayLike) -> np.ndarray:
-    """A NumPy array; if other processes hold shards, all must call this, and get RUN bytes at a time."""
+    """A NumPy array; all processes that hold shards must call this, and get RUN bytes at a time."""
     if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable:
         return np.asarray(y)
     if not y.addressable_shards:

@@ -1,8 +1,7 @@
 """Reading: the layout and mesh of an array as its caller has it, and whether it is as a plan takes it.
 
 Outside `jit` every array shows its sharding. Inside, cuts by Explicit axes are part of its type; only the caller knows
-cuts by Auto axes. Manual axes have cut the array in a caller's `shard_map`: layouts describe the logical array, and one
-block of it is seen.
+cuts by Auto axes. In a caller's `shard_map`, layouts describe the logical array, of which one block is seen.
 """
 
 import functools
@@ -26,7 +25,7 @@ FOR_ONE = "the array is sharded, the plan is for one device: plan with mesh="
 
 class Seen(NamedTuple):
     layout: Layout
-    mesh: AnyMesh | None  # None if every device holds, or may hold, all of it
+    mesh: AnyMesh | None  # if every device holds, or may hold, all of it
 
 
 def seen(x: AnyStored, spec: Spec | None) -> Seen:
@@ -53,7 +52,7 @@ def hidden_by(x: Array) -> AnyMesh | None:
 
 
 def is_cut(x: object) -> bool:
-    """Whether an array is on several devices in parts, or may be, as XLA chooses; not a block in a shard_map."""
+    """Whether an array is, or may be, in parts on several devices; not a block in a shard_map."""
     if not isinstance(x, jax.Array) or mapped_axes(jax.sharding.get_abstract_mesh()):
         return False
     if isinstance(x, jax.core.Tracer):
@@ -70,7 +69,7 @@ def is_hashable(value: object) -> bool:
 
 
 def check_kept(x: AnyStored) -> None:
-    """Raises ValueError for an array whose storage a donating call has taken."""
+    """Raises ValueError if a donating call has taken the array."""
     stored = stored_of(x)
     if isinstance(stored, jax.Array) and not isinstance(stored, jax.core.Tracer) and stored.is_deleted():
         raise ValueError(
@@ -80,7 +79,7 @@ def check_kept(x: AnyStored) -> None:
 
 
 def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
-    """Raises ValueError if `jax.set_mesh` has set another mesh than an array's or a plan's: JAX takes one."""
+    """Raises ValueError if `jax.set_mesh` has set another mesh: JAX takes one."""
     here = jax.sharding.get_abstract_mesh()
     if mesh is None or here.empty or mapped_axes(here):
         return
@@ -95,7 +94,7 @@ def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
 
 
 def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
-    """A plan's mesh, inside a caller's shard_map with its mapped axes; ValueError for another mesh."""
+    """A plan's mesh, with a shard_map's mapped axes; ValueError for another mesh."""
     here = jax.sharding.get_abstract_mesh()
     if mesh is None or not (mapped := mapped_axes(here)):
         return mesh
@@ -227,7 +226,7 @@ def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | 
 
 
 def _manual_first(layout: Layout, mapped: frozenset[str]) -> PartitionSpec:
-    """The spec with mapped axes first, as shard_map needs it."""
+    """Mapped axes cut first, as shard_map needs."""
     return spec_of(tuple(sorted(axes, key=lambda axis: axis not in mapped)) for axes in layout.axes)
 
 

@@ -21,7 +21,7 @@ ALIGNMENT = 64
 
 
 class Sliceable(Protocol):
-    """Anything with a shape, a dtype and slices: a NumPy array, a memory map, a dataset in a file."""
+    """Has a shape, a dtype and slices: a NumPy array, a memory map, a dataset in a file."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -61,13 +61,13 @@ def put(array: Array, sharding: NamedSharding) -> Array:
 
 
 def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
-    """A replicated array, zero-padded to a layout's storage, and cut; nothing is sent."""
+    """A replicated array, padded to a layout's storage, and cut; nothing is sent."""
 
     def block(b: Array) -> Array:
         for dim, (size, axes) in enumerate(zip(layout.block, layout.axes, strict=True)):
             start = lax.axis_index(axes) * size if axes else 0
             b = jnp.pad(b, [(0, size if d == dim else 0) for d in range(b.ndim)])
-            b = lax.dynamic_slice_in_dim(b, start, size, dim)  # the start is clipped so that the slice fits
+            b = lax.dynamic_slice_in_dim(b, start, size, dim)  # clipped so that the slice fits
         return b
 
     if mesh is None or mapped_axes(mesh) & layout.mesh_axes:

@@ -70,7 +70,7 @@ class Journal:
         synced(self.folder.parent)
 
     def run(self) -> dict[str, object]:
-        """The unfinished run, empty without one; raises ValueError if damaged."""
+        """The unfinished run, if any; raises ValueError if damaged."""
         path = self.folder / RUN
         if not path.is_file():
             return {}
@@ -83,7 +83,7 @@ class Journal:
         return values
 
     def finished(self) -> list[np.ndarray]:
-        """Whether each tile of each pass is finished; raises ValueError if damaged."""
+        """Of each tile of each pass; raises ValueError if damaged."""
         done = self._done() if (self.folder / RUN).is_file() else bytes(sum(self.tiles))
         if len(done) != sum(self.tiles) or not set(done) <= {0, 1}:
             raise ValueError(f"{self.folder / DONE} is damaged, it is not of {sum(self.tiles)} tiles: {AGAIN}")
@@ -130,7 +130,7 @@ def recorded_devices(target: str | Path) -> int | None:
 
 
 def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -> Left:
-    """Work left for an output; raises ValueError if its journal is damaged, or of another run or source."""
+    """Work left; raises ValueError if the journal is damaged, or of another run or source."""
     journal = journal_of(made, target)
     if source is not None and (journal.folder / RUN).is_file():
         _check_same(journal.run(), described(made, source))
@@ -141,7 +141,7 @@ def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -
 
 
 def described(made: Passes, source: Sliceable) -> dict[str, object]:
-    """Named values that must agree for tiles of two runs to form one result; and the budgets."""
+    """Values that must agree for tiles of two runs to form one result; and the budgets."""
     transform = {
         "shape": made.shape,
         "kind": made.transform.name,
@@ -162,7 +162,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
 
 
 def described_source(source: Sliceable) -> dict[str, object]:
-    """A source as plain values, which differ if any of its files was replaced or written to."""
+    """Plain values, which differ if any of its files was replaced or written to."""
     path = getattr(source, "path", None)
     files = [] if path is None else [(str(file), file.stat()) for file in sorted(files_in(Path(path)))]
     each = [(name, status.st_size, status.st_mtime_ns) for name, status in files]
@@ -176,7 +176,7 @@ def described_source(source: Sliceable) -> dict[str, object]:
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Creates a working folder, or opens one with files of runs only; locks it if the file system can."""
+    """Creates a working folder, or opens one with files of runs only; locks it if possible."""
     import fcntl
 
     other = f"{folder} is not the working folder of a run: move it away"

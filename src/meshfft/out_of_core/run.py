@@ -55,14 +55,14 @@ def run_passes(
     Reads `made.read_bytes`, writes `made.written_bytes`, needs `made.extra_bytes` of disk besides the output.
 
     Args:
-        made: the passes, planned for a mesh of the devices of one process, or for a described one.
+        made: the passes, for a mesh of the devices of one process, or for a described one.
         source: a `Source` of `open_array`, or anything with a shape, a dtype and slices.
         target: the file to write; its suffix, .npy, .zarr, .h5 or .nc, chooses the format.
         overwrite: replaces an existing file, and discards an unfinished run.
         resume: resumes an unfinished run, if there is one.
         record: stored beside a Zarr array.
-        report: called with the number of bytes of each read or write.
-        begin: called with "compile", then with the name of each pass as it starts.
+        report: called with the bytes of each read or write.
+        begin: called with "compile", then with each pass's name as it starts.
 
     Raises:
         ValueError: the source does not match the plan, or the unfinished run differs.
@@ -80,7 +80,7 @@ def run_passes(
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """One process's run; `most` bytes are read or written at a time."""
+    """`most` bytes are read or written at a time."""
 
     made: Passes
     source: Sliceable

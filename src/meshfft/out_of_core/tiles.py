@@ -2,8 +2,8 @@
 
     bytes of a process = incoming tile + outgoing tile + devices x Plan.peak_bytes + 3 transfers in + 3 out
 
-A pass transforms some dimensions in tiles that cut the rest. Host integers only. Invariant: the tiles of a pass cover
-every position of its input and of its output once.
+A pass transforms some dimensions in tiles that cut the rest. Invariant: the tiles of a pass cover every position of its
+input and of its output once.
 """
 
 import dataclasses
@@ -37,14 +37,14 @@ def buffer_bytes(budget: int, chunk_bytes: int = 1) -> int:
 
 
 def given_dtype(plan: Plan, dtype: np.dtype) -> np.dtype:
-    """Type of a plan's input for stored numbers: real if they are real."""
+    """Type of a plan's input for stored numbers: real if they are."""
     return plan.in_dtype if dtype.kind == "c" else real_dtype(plan.dtype)
 
 
 def held_bytes(plan: Plan, dtype: np.dtype, shared: bool) -> int:
     """Host bytes for tiles stored as `dtype`, plus the devices' peaks if `shared`.
 
-    The incoming tile may be converted while the last one is still being written.
+    The incoming tile may be converted while the last one is being written.
     """
     given = given_dtype(plan, dtype)
     comes = math.prod(plan.shape) * (dtype.itemsize + (given.itemsize if given != dtype else 0))
@@ -63,7 +63,7 @@ def covered(layout: Layout, chunk: Shape) -> int:
 
 
 def runs(layout: Layout, *, fortran: bool = False) -> int:
-    """Contiguous runs on disk of all blocks of an array in C order, or in Fortran order."""
+    """Contiguous runs on disk of all blocks of an array."""
     order = slice(None, None, -1 if fortran else 1)
     shape, parts = layout.shape[order], layout.parts[order]
     last = max((d for d, count in enumerate(parts) if count > 1), default=None)

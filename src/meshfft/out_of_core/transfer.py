@@ -31,18 +31,18 @@ from ..numerics.split_complex import Shape
 from ..plans.plan import Plan
 from .tiles import given_dtype
 
-Values = jax.Array | PaddedArray | np.ndarray  # on devices or on the host
+Values = jax.Array | PaddedArray | np.ndarray  # of a tile
 
 
 @dataclasses.dataclass(frozen=True)
 class Scratch:
-    """The store between two passes: a flat file with each box common to tiles of both passes in one run."""
+    """The store between two passes: a flat file with each common box of their tiles in one run."""
 
     file: FlatSink
-    sides: tuple[Shape, ...]  # starts of both passes' tiles along each dimension, and its size
+    sides: tuple[Shape, ...]  # starts of both passes' tiles, and the size, along each dimension
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        """Parts of `at` to read or write at once: at most `most` bytes, each in one box of the file."""
+        """Parts of `at` of at most `most` bytes, each in one box of the file."""
         cuts = []
         for side, firsts in zip(at, self.sides, strict=True):
             inner = firsts[bisect.bisect_right(firsts, side.start) : bisect.bisect_left(firsts, side.stop)]
@@ -66,7 +66,7 @@ class Scratch:
         self.file.flush()
 
     def _box(self, file: int, at: Box) -> tuple[FileNumbers, Box]:
-        """The box that contains a part, as an array, and the part's place in it."""
+        """The box that contains a part, and the part's place in it."""
         indices = [bisect.bisect_right(firsts, side.start) - 1 for firsts, side in zip(self.sides, at, strict=True)]
         ends = [(firsts[i], firsts[i + 1]) for firsts, i in zip(self.sides, indices, strict=True)]
         shape = tuple(end - start for start, end in ends)
@@ -89,7 +89,7 @@ def chunk_of(source: Source) -> Shape | None:
 
 
 def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.dtype, most: int) -> Values:
-    """A tile on its plan's devices, or on the host without one; `dtype` is stored, `most` counts bytes."""
+    """A tile on its plan's devices, or without a plan on the host; `dtype` is stored, `most` counts bytes."""
     layout = Layout(shape_of(at), ((),) * len(at)) if plan is None else plan.in_layout
     given = dtype if plan is None else given_dtype(plan, dtype)
     blocks = {index: aligned(layout.block, given) for index in np.ndindex(*layout.parts)}
@@ -109,14 +109,14 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
     def stored_block(part: Box | None) -> np.ndarray:
         return blocks[block_index(layout, part or ())]
 
-    stored = jax.make_array_from_callback(layout.storage, sharding, stored_block)  # without a copy on the host
+    stored = jax.make_array_from_callback(layout.storage, sharding, stored_block)  # no copy
     return padded(stored.block_until_ready(), layout, mesh)
 
 
 def write_tile(
     sink: Sink | Scratch, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]
 ) -> None:
-    """Writes a tile from `read_tile` and returns when it is on the disk; calls `report` with bytes."""
+    """Writes a tile from `read_tile`, to the disk; calls `report` with bytes."""
     if plan is None:
         parts = [_Part(within(at, starts(at)), np.asarray(y))]
     else:
