@@ -177,7 +177,7 @@ def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
         program = jax.jit(run).lower(*arrays).compile()
         stage, lasting = "cannot be run", False
         error = _error(program(*arrays), trial.exact(*arrays))
-    except Exception as fault:
+    except Exception as fault:  # whatever it is, the kernel is out
         return Verdict(f"{stage} ({_first_line(fault)})"), lasting
     if not error <= trial.bound:  # or NaN
         return Verdict(f"is wrong: relative error {error:.1e}, at most {trial.bound:.1e}", error), True

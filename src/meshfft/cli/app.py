@@ -40,7 +40,7 @@ def main() -> None:
     occupy()
     code = ended(_run())
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_DFL)  # a second signal needs no traceback
     sys.exit(code)
 
 

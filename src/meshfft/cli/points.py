@@ -70,7 +70,7 @@ class Cloud(NamedTuple):
         """The points of a spectrum of these sizes; refuses any that exceed one cycle."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of turns, an error below
+                warnings.simplefilter("ignore")  # its warning about turns is an error below
                 if self.unit in (None, "z"):
                     return Scattered.z(self.coords)
                 if self.unit == "radians":
@@ -90,7 +90,7 @@ class Cloud(NamedTuple):
         if turns > TURN:
             far = f"{self.path} reaches {reach}, and a spectrum repeats with every turn"
             raise ValueError(f"{far}: give another --points-unit, or points within one turn")
-        later = jax.distributed.is_initialized() and jax.process_index() > 0  # first, or devices would start
+        later = jax.distributed.is_initialized() and jax.process_index() > 0  # in this order no device starts
         if self.unit != "turns" and most <= HALF and not later:
             warn(f"meshfft: note: {self.path} reaches only {reach}: are these turns?")
 

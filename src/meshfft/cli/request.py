@@ -43,7 +43,7 @@ UNKNOWN = dict.fromkeys(("seconds", "seconds_by_resource", "error_expected"))  #
 
 
 class Sampling(NamedTuple):
-    """Points of a file, along axes or scattered; `solve`: whether they sample the result."""
+    """Points of a file, along axes or scattered; `solve`: find the array from samples there."""
 
     path: Path
     axes: tuple[int, ...] | None
@@ -99,7 +99,7 @@ def check_alone(sampling: Sampling | None, **given: object) -> None:
 
 
 def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int, ...] | None) -> Keywords:
-    """Shape, axes and points of the plan for an array of a given shape, or for one to be found."""
+    """Shape, axes and points of the plan for an array of a given shape, or for one found from such samples."""
     path, points, ndim = sampling.path, sampling.points, len(given)
     if isinstance(points, Cloud):
         return _scattered_options(sampling, points, given, axes)

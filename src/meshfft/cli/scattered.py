@@ -82,10 +82,10 @@ OpenedData = tuple[Asked, Source, Scattered]  # completed flags, data, points
 
 class Command(NamedTuple):
     kind: str
-    outputs: Sequence[str]  # of OUT
+    outputs: Sequence[str]  # suffixes that OUT may have
     even: bool  # whether the mesh has to divide the images
     opened: Callable[[Asked], contextlib.AbstractContextManager[OpenedData]]
-    images: Callable[[Asked, Source, Scattered], tuple[int, ...]]  # of the plan
+    images: Callable[[Asked, Source, Scattered], tuple[int, ...]]  # shape of the plan's images
     work: Callable[[Asked, Source, Any, Mesh], None]  # reads the data, runs the plan, writes and reports
 
 

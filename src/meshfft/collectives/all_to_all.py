@@ -30,7 +30,7 @@ UNFUSED = 8  # least chunks of a join that XLA does not fuse
 MOST_PARTS = 16  # copied into the block one by one
 Grid = tuple[tuple[int, int], ...]
 Chunks = dict[tuple[int, ...], Array]
-Stages = tuple[tuple[int, ...], ...]  # of a ring, by domain, for two stages
+Stages = tuple[tuple[int, ...], ...]  # devices of a ring by domain, for two stages
 
 
 def fits(shape: Sequence[int], grid: Grid) -> bool:
@@ -258,7 +258,7 @@ def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire =
     received = exchange_packed(combed, axes, dim, dim, wire)
 
     def put(shard: Array, lines: B) -> B:
-        first = (starts[shard] - index + parts - 1) // parts  # of the first of its points that is ours
+        first = (starts[shard] - index + parts - 1) // parts  # target of its first point that is ours
 
         def add(line: Array, arrived: Array) -> Array:
             chunk = lax.dynamic_slice_in_dim(arrived, shard * rows, rows, dim)

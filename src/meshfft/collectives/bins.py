@@ -44,7 +44,7 @@ def binned(
             parts, mesh=mesh, in_specs=(layout.spec, *specs), out_specs=PartitionSpec(over or None), check_vma=False
         )
     else:
-        x = reshard(x, jax.typeof(x).sharding.mesh, PartitionSpec())  # one device is part of the type too
+        x = reshard(x, jax.typeof(x).sharding.mesh, PartitionSpec())  # a mesh of one device is part of the type too
     totals = [jnp.sum(part, 0) for part in parts(x, coordinates, weights, edges)]
     sums, roots, (high, low) = lax.psum(varying(totals, mapped), tuple(sorted(mapped))) if mapped else totals
     return sums, roots, high.astype(roots.dtype) * 2**LIMB + low.astype(roots.dtype)

@@ -34,7 +34,7 @@ from . import words
 
 RUN = 64  # most reals that share a scale
 SUBLANES, LANES = 8, 128  # of a register
-LEAST_ROOM = 10 * 2**20  # of fast memory that kernels need
+LEAST_ROOM = 10 * 2**20  # bytes of fast memory that kernels need
 SLACK = 1.05  # a message may be this much longer with runs along an earlier dimension, without shuffles
 TILED_SLACK = 1.125  # the same for kernels, which take a fifth of XLA's time
 # (encoder, decoder) of a Tiled form by platform; folders for devices add them.
@@ -50,7 +50,7 @@ class Wire:
     error: ClassVar[float] = 0.0  # on the relative L2 error of one passage
     remedy: ClassVar[str] = ""  # for a smaller one
     real: int = 4  # bytes of a real number in the block
-    room: int = 0  # of fast memory for kernels (Tiled); 0 without
+    room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
         """Bytes of a message of this shape."""

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-WORD = 4
+WORD = 4  # bytes
 LOW, TOP = 0xFFFFFF, -(2**24)  # the lower 24 bits of a word, and the upper 8
 Scale = tuple[Array, Array]  # a power of two in two factors, each within the type's range
 

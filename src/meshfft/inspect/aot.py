@@ -121,7 +121,7 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
 
 def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeline:
     """Replays a program, given the seconds of a cycle, and of each collective by its start's name."""
-    now = free = compute = links = 0.0
+    now = free = compute = links = 0.0  # clocks: of the device, and of its links
     arrivals, waits = dict[str, float](), defaultdict[str, float](float)
     for instruction in _repeated(nested(program)):
         name, spent = instruction.name, (instruction.cycles or 0) * cycle

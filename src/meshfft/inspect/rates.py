@@ -38,11 +38,11 @@ RUNS = 5
 BLOCK = {"cpu": 2**23, "default": 2**28}  # bytes of one device, larger than caches
 SIZES = {"cpu": (2**12, 2**16, 2**20, 2**23), "default": (2**12, 2**16, 2**20, 2**24, 2**27)}  # bytes sent
 LINE, SIDE = 256, 512  # length of FFTs; rows and columns of products
-SHORT = 2**14  # below which latency is measured
+SHORT = 2**14  # bytes of a message whose latency is measured
 WIDTH = {"cpu": 64, "gpu": 2**17, "default": 8192}  # columns that a product multiplies
 TARGET, MOST = 0.02, 64  # seconds of one program, and most repetitions
 PATIENCE = 1.0  # seconds of one operation that end the search for larger messages
-LEAST = 0.2  # least share of a time left by subtraction
+LEAST = 0.2  # least share of a time that subtraction must leave
 
 Body = Callable[[Any], Any]
 

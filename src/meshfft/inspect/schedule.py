@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LONGEST = 2**15  # to follow; a ring over the largest pod has fewer
+LONGEST = 2**15  # trips to follow; a ring over the largest pod has fewer
 
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\((.*?)\)(?:, (.*)|$)")

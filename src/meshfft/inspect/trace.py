@@ -215,6 +215,7 @@ def _events(data: ProfileData) -> Iterator[_Event]:
 
 
 def unit_for(seconds: float) -> tuple[str, float]:
+    """The largest unit that makes the time at least ten, and its seconds."""
     return next(((name, size) for name, size in UNITS.items() if seconds >= 10 * size), ("us", 1e-6))
 
 

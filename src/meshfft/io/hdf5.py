@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 MOST_OBJECTS = 10_000  # searched for a dataset without a name
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
 SUM_BYTES = 4
-INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # of dimension scales
+INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of dimension scales
 ONLY_A_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
-NETCDF = ("_Netcdf4", "_NC", "_nc3")  # of NetCDF's own attributes
+NETCDF = ("_Netcdf4", "_NC", "_nc3")  # prefixes of NetCDF's own attributes
 HIDDEN = "_nc4_non_coord_"  # prefix of an array with the name of a dimension
 
 
@@ -100,7 +100,7 @@ def members(group: "h5py.h5g.GroupID") -> "Iterator[tuple[str, h5py.h5g.GroupID 
 
 
 def _reader(path: Path, array: "h5py.Dataset") -> Read:
-    """Refuses data in other files, because a link can name any file of the user."""
+    """Reader of a dataset; refuses data in other files, since a link can name any file of the user."""
     if array.external:
         raise Refused(f"{path} keeps {array.name} in other files, which are not read: copy it")
     if array.is_virtual:

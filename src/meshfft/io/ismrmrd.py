@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".h5", ".hdf5", ".mrd")
 MOST_XML = 2**24
-TOGETHER = 64
+TOGETHER = 64  # readouts read at once
 INDICES = ("slice", "contrast", "phase", "repetition", "set")  # indices that separate images
 ALL = "all"  # index value: all readouts form one image
 CALIBRATES_TOO, REVERSED, COMPRESSED = 21, 22, (53, 54, 55, 56)  # flags, counted from 1

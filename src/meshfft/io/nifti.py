@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".nii", ".nii.gz")
 HEAD_BYTES = 540  # of the longer header
-MOST_OFFSET = 2**26  # between header and voxels
-TRAILING = 2**20  # allowed behind the voxels
+MOST_OFFSET = 2**26  # bytes between header and voxels
+TRAILING = 2**20  # bytes allowed behind the voxels
 COPY_BYTES = 2**20
 MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of NIfTI-1
-SPACE = 3
+SPACE = 3  # dimensions of space
 SCANNER = 1  # code of scanner coordinates
 
 
@@ -50,7 +50,7 @@ def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
 
 
 def nifti_affine(path: Path) -> np.ndarray:
-    """From voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
+    """Affine from voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
     need("nibabel", "reading NIfTI")
     packed = path.name.lower().endswith(".gz")
     with readable(path), gzip.open(path) if packed else open(path, "rb") as file:

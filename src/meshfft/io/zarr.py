@@ -31,7 +31,7 @@ NAMES = ("zarr.json", ".zarray", ".zgroup")
 JSON_BYTES = 2**22
 INNER_CHUNKS = 2**22  # most chunks in a shard, whose index is read whole
 IN_FLIGHT = 2
-SPEC: dict[str, object] = {"driver": "zarr3", "store_data_equal_to_fill_value": True}  # a missing chunk is lost
+SPEC: dict[str, object] = {"driver": "zarr3", "store_data_equal_to_fill_value": True}  # a missing chunk is a lost one
 BYTES: dict[str, object] = {"name": "bytes", "configuration": {"endian": "little"}}
 CRC32C: dict[str, object] = {"name": "crc32c"}
 

@@ -164,7 +164,7 @@ class Sender(Engine[Planes]):
 def fft_error(length: int, itemsize: int) -> Error:
     """Relative L2 error of one dimension. Noise is half a bit of rounding for each of log2 N stages, in mean square,
     and twice that for large primes, whose transforms are longer. Equal numbers are rounded by odd radices only. XLA on
-    a CPU adds up the terms of a prime up to 131: 0.14 roundings each."""
+    a CPU adds up the terms of a prime up to 131, with at most 0.14 roundings each."""
     if length == 1:
         return Error()
     prime, odd = max(prime_factors(length)), length // (length & -length)

@@ -24,7 +24,7 @@ from jax import Array, lax
 from ..numerics.phases import host_roots, table
 
 PRIME = 800  # awkward only with a larger prime factor
-LONG = 2000  # and only if longer: one dense product costs a TPU less
+LONG = 2000  # and only if longer: up to here one dense product costs a TPU less
 CACHED_LONG = 3200  # on CPUs: XLA's FFT takes eight lines at a time while they stay in cache
 CACHED_PARTS = 4  # or while this many equal parts of a line do
 CACHE_BYTES = 2**16  # of the lines transformed at a time

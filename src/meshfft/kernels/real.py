@@ -32,7 +32,7 @@ DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
 STAGE_PRODUCTS = 5
 XLA_DIMS = 3  # most of one call of XLA's real FFT
 SIDE = 128  # rows of a matrix unit
-DENSE = 4 * SIDE  # up to here one product is cheaper than two stages
+DENSE = 4 * SIDE  # points up to which one product is cheaper than two stages
 RUN = 32  # terms of one float sum on CPUs, which add one term after another
 HostPlanes = tuple[np.ndarray, np.ndarray]
 
@@ -157,6 +157,7 @@ def _roots(rows: int, columns: int, length: int, sign: int) -> HostPlanes:
 
 
 def _packed(length: int, sign: int) -> np.ndarray:
+    """Cosines and sines of the dense product, (n, packed k)."""
     re, im = _roots(length, length // 2 + 1, length, sign)
     return np.concatenate([re, im[:, _inner(length)]], axis=1)
 

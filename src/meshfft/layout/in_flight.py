@@ -18,7 +18,7 @@ from jax import Array
 from jax.sharding import Sharding
 
 T = TypeVar("T")
-SMALL = 2**16  # of a result kept until the next launch
+SMALL = 2**16  # size of a result that is kept until the next launch
 
 
 class _Turn:  # one per process: CPU devices share XLA's threads
@@ -56,7 +56,7 @@ def _last_has_ended() -> bool:
     try:
         if _Turn.last is not None:
             _Turn.last.block_until_ready()
-    except RuntimeError:  # or it failed; whoever holds its results gets the error
+    except RuntimeError:  # deleted, or it failed; whoever holds its results gets the error
         return False
     return True
 

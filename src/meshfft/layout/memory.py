@@ -2,7 +2,7 @@
 
     bytes of a device's block <= bytes of the device's memory, or of its share of the host's
 
-`Plan.peak_bytes` counts several arrays. While JAX traces, memory is unknown.
+One array is compared with all memory; `Plan.peak_bytes` counts several. While JAX traces, memory is unknown.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from jax.sharding import AbstractMesh, Mesh, Sharding
 from ..numerics.units import quantity
 from .layout import AnyMesh, Layout
 
-COUNTED = 2**63 - 1  # over all devices, beyond which XLA ends the process
+COUNTED = 2**63 - 1  # bytes over all devices, beyond which XLA ends the process
 CGROUPS = {  # names in /proc/self/cgroup, version 2 and 1: limit, use, droppable cached files
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -70,6 +70,7 @@ def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -
 
 
 def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -> None:
+    """Raises MemoryError if an array, or its block on each device, is too large."""
     block, remedy = itemsize * math.prod(layout.block), "make it smaller, or cut it over more devices"
     if (nbytes := block * math.prod(layout.parts)) > COUNTED:
         size = f"{quantity(nbytes, 'B')}, more than XLA can count"

@@ -21,7 +21,7 @@ ALIGNMENT = 64
 
 
 class Sliceable(Protocol):
-    """Has a shape, a dtype and slices: a NumPy array, a memory map, a dataset in a file."""
+    """Anything with a shape, a dtype and slices: a NumPy array, a memory map, a dataset in a file."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -83,7 +83,7 @@ class Journal:
         return values
 
     def finished(self) -> list[np.ndarray]:
-        """Of each tile of each pass; raises ValueError if damaged."""
+        """Whether each tile of each pass is finished; raises ValueError if damaged."""
         done = self._done() if (self.folder / RUN).is_file() else bytes(sum(self.tiles))
         if len(done) != sum(self.tiles) or not set(done) <= {0, 1}:
             raise ValueError(f"{self.folder / DONE} is damaged, it is not of {sum(self.tiles)} tiles: {AGAIN}")
@@ -192,7 +192,7 @@ def held(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise FileExistsError(f"another program works in {folder}: wait for it, or end it") from error
         except OSError:
-            pass  # without locks
+            pass  # a file system without locks
         yield
 
 

@@ -102,7 +102,7 @@ def _checked(shape: Sequence[int], chunk: Sequence[int] | None, **budgets: int |
 
 @dataclasses.dataclass(frozen=True)
 class _Search:
-    """How to plan a tile. A pass's dimensions are a tuple; None is a pass that only copies."""
+    """Arguments of `passes`. A pass's dimensions are a tuple; None is a pass that only copies."""
 
     points: dict[int, int]
     kind: str

@@ -80,7 +80,7 @@ def run_passes(
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """`most` bytes are read or written at a time."""
+    """One process's run; `most` bytes are read or written at a time."""
 
     made: Passes
     source: Sliceable
