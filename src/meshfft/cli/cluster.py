@@ -33,9 +33,9 @@ from .output import REFUSALS, Lost, describe, ended, warn
 
 T = TypeVar("T")
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
-CRASHED = 1  # a failed collective; another process may have caused it
+CRASHED = 1  # exit code of a failed collective; another process may have caused it
 CODES = ((KeyboardInterrupt, 130), (PeerError, 3), (RuntimeError, CRASHED), (REFUSALS, 2))
-STATUS = re.compile("[A-Z_]+: ")  # of an XLA error, which may be a ValueError
+STATUS = re.compile("[A-Z_]+: ")  # start of an XLA error, which may be a ValueError
 SIGNALLED = {KeyboardInterrupt: "interrupted by the user", SystemExit: "terminated"}
 JOIN_SECONDS = 120
 HEARTBEAT = 12  # seconds of silence after which a process is lost

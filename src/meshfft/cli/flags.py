@@ -167,7 +167,7 @@ class TransformFlags(NamedTuple):
     wire: WireFlag = None
 
 
-SENT = ("ring", "wire")  # for what devices send
+SENT = ("ring", "wire")  # flags for what devices send
 IDLE = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact", "margin": 0, "modes": None}  # in passes
 
 

@@ -27,7 +27,7 @@ from .flags import (
 )
 from .points import UNITS, Cloud, cloud_of, order_of, points_of, read_arrays
 
-KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # that the inverse takes from the file
+KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # options that the inverse takes from the file
 FREE = ("source", "target", "files", "given", "sampling")  # compared otherwise, or without effect
 
 EXCLUDED = {

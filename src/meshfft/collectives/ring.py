@@ -33,14 +33,14 @@ def one_shuffle(
     prefetch: bool = True,
     wire: Wire = EXACT,
 ) -> Total:
-    """The paper's one-shuffle scheme: a sum over the p shards of a ring, inside
-    `shard_map`.
+    """The paper's one-shuffle scheme: a sum over the p shards of a ring,
+    inside `shard_map`.
 
         total = term(shard_0, 0) + ... + term(shard_(p-1), p-1)
 
-    Sends p - 1 shards per device, a collective permute between neighbours each;
-    with `two_way` half of them the other way at the same time, in ceil((p - 1)
-    / 2) steps.
+    Sends p - 1 shards per device, a collective permute between neighbours
+    each; with `two_way` half of them the other way at the same time, in
+    ceil((p - 1) / 2) steps.
 
     Args:
         term: function of a shard (any pytree) and its int32 position s on the
@@ -64,11 +64,12 @@ def one_shuffle(
 
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", IV-B.
 
-    >>> mesh, P = jax.make_mesh((2,), ("x",)), jax.sharding.PartitionSpec >>>
-    term = lambda shard, s: (s + 1) * shard >>> ring = lambda shard:
-    mf.one_shuffle(term, shard, "x") >>> ring = jax.shard_map(ring, mesh=mesh,
-    in_specs=P("x"), out_specs=P("x")) >>> ring(mf.shard(np.array([1.0, 10.0]),
-    mesh, P("x"))).tolist() [21.0, 21.0]
+    >>> mesh, P = jax.make_mesh((2,), ("x",)), jax.sharding.PartitionSpec
+    >>> term = lambda shard, s: (s + 1) * shard
+    >>> ring = lambda shard: mf.one_shuffle(term, shard, "x")
+    >>> ring = jax.shard_map(ring, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    >>> ring(mf.shard(np.array([1.0, 10.0]), mesh, P("x"))).tolist()
+    [21.0, 21.0]
     """
     if two_way and not prefetch:
         raise ValueError("two_way=True goes with prefetch=True only: Algorithm 1 sends one way")

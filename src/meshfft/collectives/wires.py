@@ -47,7 +47,7 @@ class Wire:
 
     name: ClassVar[str] = "exact"
     lossy: ClassVar[bool] = False
-    error: ClassVar[float] = 0.0  # on the relative L2 error of one passage
+    error: ClassVar[float] = 0.0  # bound on the relative L2 error of one passage
     remedy: ClassVar[str] = ""  # for a smaller one
     real: int = 4  # bytes of a real number in the block
     room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without
@@ -156,7 +156,7 @@ class WireForm:
     shape: tuple[int, ...]  # of the share
     planes: int
     dim: int  # of the runs
-    length: int  # of a run; the last is zero-padded
+    length: int  # positions of a run; the last is zero-padded
 
     @property
     def runs(self) -> int:

@@ -165,7 +165,7 @@ def _open_npy(path: Path, _: str | None) -> Iterator[Source]:
         have = os.fstat(file.fileno()).st_size - offset
         if have < math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{have} bytes of numbers for shape {shape}")
-        order = slice(None, None, -1 if fortran else 1)  # reversed on the disk
+        order = slice(None, None, -1 if fortran else 1)  # Fortran order is reversed on the disk
         stored = shape[order]
         numbers = FileNumbers(file.fileno(), offset, stored, dtype)
 

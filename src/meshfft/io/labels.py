@@ -114,7 +114,7 @@ def _indices(record: Record, axis: int, n: int) -> np.ndarray:
 
 def _before(one: Coordinate) -> tuple[float, float, dict[str, object]] | None:
     found = one.attributes.get(BEFORE)
-    if isinstance(found, str):  # by HDF5
+    if isinstance(found, str):  # as stored by HDF5
         with contextlib.suppress(ValueError, RecursionError):
             found = json.loads(found)
     match found:

@@ -36,7 +36,7 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except (Refused, ImportError):
         raise
-    except Exception as error:  # of other packages, on untrusted bytes
+    except Exception as error:  # readers of other packages, on untrusted bytes
         if isinstance(error, OSError) and error.errno:  # no permission, no space, a failing disk
             raise
         reason = " ".join(str(error).split(" [")[0].split())[:300] or type(error).__name__

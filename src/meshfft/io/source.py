@@ -202,7 +202,8 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
             other files, or its chunks are larger than 1 GiB.
         ImportError: the package that reads such files is missing.
 
-    >>> with open_array("brain.nii.gz") as voxels:  # doctest: +SKIP ...     x = mf.shard(voxels, mesh, P("x", "y"))
+    >>> with open_array("brain.nii.gz") as voxels:  # doctest: +SKIP
+    ...     x = mf.shard(voxels, mesh, P("x", "y"))
     """
     path = Path(path)
     format = FORMATS.get(suffix_in(path))

@@ -232,7 +232,7 @@ class ZarrSink:
                     started.pop(0).result()
         finally:
             for write in started:
-                write.exception()  # it would recreate the removed folder
+                write.exception()  # a pending write would recreate the removed folder
 
     def flush(self) -> None:
         synced(self.path)  # names of files, each synced by its write

@@ -28,7 +28,7 @@ ODD = 1.2  # roundings of equal numbers by odd radices: at most 4.1 at N = 121, 
 class Lines(NamedTuple):
     """Dimensions of one device's block to transform."""
 
-    block: tuple[int, ...]  # may be longer or shorter than the transforms
+    block: tuple[int, ...]  # dimensions may be longer or shorter than the transforms
     dims: tuple[int, ...]
     lengths: tuple[int, ...]  # N of each
     onto_real: bool = False  # half spectra of real lines are transformed back
@@ -56,7 +56,7 @@ class Site(NamedTuple):
     xla: bool  # only XLA's engines
 
 
-F = TypeVar("F", Array, Planes)  # what an engine takes
+F = TypeVar("F", Array, Planes)  # form of an engine's block
 
 
 class LocalEngine(abc.ABC):
@@ -120,8 +120,8 @@ class Engine(LocalEngine, Generic[F]):
 class RealEngine(LocalEngine):
     """One way to transform between real lines and half spectra; the last dimension is halved.
 
-    half   X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 along that dimension real   x[n] = Re
-    sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose
+    half   X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 along that dimension
+    real   x[n] = Re sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose
     """
 
     of_reals: ClassVar[bool] = True

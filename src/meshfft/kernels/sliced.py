@@ -31,7 +31,7 @@ from .base import Engine, Lines, Offer, Site
 from .xla import balanced
 
 SIDE = 128
-LONGEST = 1024  # of a prime factor; a dense step makes longer matrices as it multiplies
+LONGEST = 1024  # points of a prime factor; a dense step makes longer matrices as it multiplies
 LONG_HELD = 160  # bytes per number of a line longer than a chunk, by TPU v5e's compiler
 TWIDDLE_FLOPS = 200  # per complex number: four products, two sums, in pairs of float32
 TWIDDLE_PASSES = 4  # with a transpose

@@ -40,7 +40,7 @@ Reader = Callable[[Sequence[Array], Sequence[Array | int], Sequence[int]], Array
 
 @dataclasses.dataclass(frozen=True)
 class Cached(Engine[Array]):
-    """On CPUs whose devices share a memory."""
+    """For CPUs whose devices share a memory."""
 
     chunked: ClassVar[bool] = True
     name = "cached"
@@ -62,7 +62,7 @@ class Cached(Engine[Array]):
         return max(PLANE_BYTES, NARROWEST * max(lines.lengths) * itemsize)
 
     def apply(self, block: Array, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Array:
-        with jax.named_scope("fft"):  # for profiles
+        with jax.named_scope("fft"):  # profiles find it by this name
             return in_place(block, tuple(d for d in dims if block.shape[d] > 1), sign, grid, first)
 
 

@@ -29,9 +29,9 @@ UNIT_PASSES = 3
 STAGE_PASSES = 5
 CALL_DIMS = 3  # most of one call
 MOVED_PASSES = 4  # on a GPU, for transposes if dimensions are behind the lines
-BATCH_BYTES = 2**25  # with its transform about the second-level cache of an H100 or H200
+BATCH_BYTES = 2**25  # a batch and its transform about fill the second-level cache of an H100 or H200
 COPIES = 5  # of a batch: sliced, in lines, transformed, transposed back, workspace
-LIMIT = 2**31  # on positions, counted in 32 bits
+LIMIT = 2**31  # bound on positions, counted in 32 bits
 
 
 @dataclasses.dataclass(frozen=True)

@@ -143,7 +143,7 @@ def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, .
 
 
 def layout_of(layout: Layout, entries: tuple[Entry, ...]) -> Layout:
-    """An integer leaves one element without cuts."""
+    """The layout of a slice; an integer leaves one element without cuts."""
     dim = 0
     for entry in entries:
         if entry is None:

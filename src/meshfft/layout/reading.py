@@ -25,7 +25,7 @@ FOR_ONE = "the array is sharded, the plan is for one device: plan with mesh="
 
 class Seen(NamedTuple):
     layout: Layout
-    mesh: AnyMesh | None  # if every device holds, or may hold, all of it
+    mesh: AnyMesh | None  # None if every device holds, or may hold, all of it
 
 
 def seen(x: AnyStored, spec: Spec | None) -> Seen:

@@ -162,7 +162,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
 
 
 def described_source(source: Sliceable) -> dict[str, object]:
-    """Plain values, which differ if any of its files was replaced or written to."""
+    """A source as plain values, which differ if any of its files was replaced or written to."""
     path = getattr(source, "path", None)
     files = [] if path is None else [(str(file), file.stat()) for file in sorted(files_in(Path(path)))]
     each = [(name, status.st_size, status.st_mtime_ns) for name, status in files]
