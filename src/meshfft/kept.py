@@ -94,7 +94,6 @@ def own_folder(place: str | None = None) -> Path | None:
 
 
 def _processor() -> str:
-    """A digest of the processor's instruction set, on Linux."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -3,8 +3,6 @@
 Only JAX's coordination service, in process 0, listens on the network. It notices a lost process within HEARTBEAT
 seconds, writes its number to stderr, and aborts the rest (SIGABRT, exit code 134 in shells). A process whose collective
 fails earlier waits to learn which one was lost.
-
-A mesh has the machine's accelerators if there are enough, else CPU devices that share its cores.
 """
 
 import math
@@ -140,7 +138,7 @@ def run_in(files: Files | Joining, ask: Callable[[], T], count: Callable[[T], in
 
 
 def _share(cluster: Cluster, count: int) -> int | None:
-    """This process's number of CPU devices; None if the environment sets it."""
+    """This process's CPU devices; None if the environment sets them."""
     if cluster.processes is None:
         return None
     own, rest = divmod(count, cluster.processes)
@@ -247,7 +245,6 @@ def check_virtual(count: int, flag: str) -> None:
 
 
 def check_run(peak_bytes: int, devices: Sequence[jax.Device]) -> None:
-    """Refuses in all processes what does not fit in one: bytes of each device."""
     hosts = [*exchange(socket.gethostname()).values()]
     together(lambda: check_memory(peak_bytes, devices, hosts.count(socket.gethostname())))
 

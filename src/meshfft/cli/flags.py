@@ -86,8 +86,6 @@ ProcessId = Annotated[int | None, option("I", "Which this is: 0 to N-1.")]
 
 
 class Joining(NamedTuple):
-    """How one of several processes finds the others."""
-
     distributed: Distributed = False
     coordinator: Coordinator = None
     processes: Processes = None

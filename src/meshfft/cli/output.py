@@ -77,7 +77,6 @@ def print_json(record: Mapping[str, object]) -> None:
 
 
 def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Sequence[Sequence[str]] = ()) -> None:
-    """Prints a table, the first column left-aligned, with sums under a rule."""
     table = Table(box=RULED, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1) if sums else (0, 1))
     for index, head in enumerate(heads):
         table.add_column(Text(shown(head)), justify="right" if index else "left", no_wrap=index > 0)
@@ -131,8 +130,6 @@ class Progress:
             self.show(self, "end")
 
     def counting(self, array: Source) -> Source:
-        """The array; bytes that are read count as done."""
-
         def read(box: Box, out: np.ndarray) -> None:
             array.read(box, out)
             self.advance(out.nbytes)

@@ -117,7 +117,6 @@ def _topology(name: str | None, outer: str | None, compiling: bool) -> str | Non
 def _passes(
     lengths: tuple[int, ...], memory: str, mesh: str | None, options: flags.Keywords, others: flags.Keywords
 ) -> Passes:
-    """The passes that `meshfft transform --memory` makes of an array in one plain file."""
     useless = [name for name, value in others.items() if value is not None]
     useless += [f"--{name}" for name, usual in flags.IDLE.items() if options.pop(name) != usual]
     if useless:

@@ -153,7 +153,6 @@ def _measured(asked: Asked) -> Iterator[OpenedData]:
 
 
 def _with_unit(asked: Asked, scan: Scan) -> Asked:
-    """The flags with the unit of a scan's points; refuses another."""
     sizes, unit = scan.encoding.sizes, asked.points_unit
     if scan.cartesian and unit not in (None, "turns"):
         turns = f"{asked.source} is Cartesian and its points are computed, in turns"
@@ -205,7 +204,6 @@ def read_affine(
 
 
 def _of_sizes(sizes: Sequence[float], shape: tuple[int, ...], origin: str) -> Affine:
-    """The affine of axes along X, Y and Z; a plane's sizes may include its thickness."""
     affine = np.diag([*sizes, *(1.0,) * (4 - len(sizes))])
     for dim, n in enumerate(shape if origin == "centre" else ()):
         affine[dim, 3] = -sizes[dim] * (n // 2)
@@ -232,7 +230,6 @@ def _rows(affine: np.ndarray, what: str) -> Affine:
 
 
 def _coil_images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
-    """The shape of all coils' images; refuses data and maps of other shapes."""
     try:
         images = coil_images(array.shape, points.shape, asked.shape or ())
     except ValueError as error:

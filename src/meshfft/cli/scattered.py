@@ -4,7 +4,7 @@
     field-of-view  cycles per field of view, from -N/2 to N/2 along a dimension of N pixels
     z              complex numbers on the z-plane
 
-Points have the shape (..., d), coordinate j for dimension j of the image. Their unit is never guessed.
+Points have the shape (..., d), coordinate j for dimension j of the image.
 """
 
 import contextlib

@@ -104,7 +104,6 @@ def transform(
 
 
 def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
-    """Bytes that a process may hold: of the flag, or of the resumed run."""
     given = None if memory is None else read.read_bytes(memory, "--memory")
     recorded = recorded_budgets(target) if resume else None
     had = recorded["budget"] if recorded else given

@@ -34,7 +34,6 @@ Stages = tuple[tuple[int, ...], ...]  # devices of a ring by domain, for two sta
 
 
 def fits(shape: Sequence[int], grid: Grid) -> bool:
-    """Whether the chunks are equal and not empty."""
     sizes = list(shape)
     for dim, parts in grid:
         if sizes[dim] % parts or not sizes[dim]:
@@ -229,12 +228,10 @@ def in_parts(planes: Planes, dim: int, parts: int) -> Array:
 
 
 def taken(block: Array, dim: int, start: int, size: int) -> Array:
-    """Some rows of every part, merged into one dimension."""
     return folded(lax.slice_in_dim(block, start, start + size, axis=dim + 1), dim)
 
 
 def assembled(chunks: Sequence[Array], dim: int, parts: int) -> Array:
-    """Joins chunks of rows of every part as they arrive."""
     rows = [unfolded(chunk, dim, parts) for chunk in chunks]
     shape, many = rows[0].shape, sum(chunk.shape[dim + 1] for chunk in rows)
     result, start = lax.empty((*shape[: dim + 1], many, *shape[dim + 2 :]), chunks[0].dtype), 0

@@ -2,7 +2,7 @@
 
 Invariant: after t of p - 1 hops device i holds shard i + t (mod p): the paper's source-target pairs (c1, c0), (c2, c1),
 ..., (c0, c_(p-1)). The next shard is fetched before the held one is used, so that a hop overlaps a product. A barrier
-ends every iteration, so that no hop is delayed. The paper's order, a hop and then its product, remains for comparison.
+ends every iteration, so that no hop is delayed.
 """
 
 import functools

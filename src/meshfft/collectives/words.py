@@ -18,7 +18,6 @@ Scale = tuple[Array, Array]  # a power of two in two factors, each within the ty
 
 
 def finite(values: Array) -> Array:
-    """Magnitudes, with infinities and NaN as zero."""
     magnitude = _magnitude(values)
     return jnp.where(magnitude < _layout(values.dtype)[0], lax.bitcast_convert_type(magnitude, values.dtype), 0)
 

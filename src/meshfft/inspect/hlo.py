@@ -190,7 +190,6 @@ def unit(program: Program, instruction: Instruction) -> str:
 
 
 def _working(program: Program, instruction: Instruction) -> list[Instruction]:
-    """The parts that do more than move arrays."""
     parts = [instruction, *program.inside(instruction)]
     names = {part.name: part for part in parts}
     arrays = (part for part in parts if any(shape for _, shape in _arrays(part.type)))

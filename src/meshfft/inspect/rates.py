@@ -146,7 +146,6 @@ def _product_rate(mesh: Mesh, machine: Machine, tier: str) -> float:
 
 
 def _timings(mesh: Mesh, kind: str, axes: tuple[str, ...]) -> Iterator[Timing]:
-    """Messages from small to large, until one takes too long."""
     size, seconds, before = math.prod(mesh.shape[name] for name in axes), 0.0, 1
     pairs = [(j, (j + 1) % size) for j in range(size)]
 
@@ -185,7 +184,6 @@ def _rate(rows: list[tuple[Timing, Load]], blocks: list[float], beside: list[flo
 
 
 def _load(machine: Machine, one: Timing) -> Load:
-    """What a collective puts on the network, as plans count it."""
     if machine.network is not None:
         return collective_load(machine.network, one.kind, machine.network.numbers(one.axes))
     return ALONE if one.kind == "ring" else ALONE._replace(inner=1 - 1 / one.devices)

@@ -54,7 +54,6 @@ class Instruction:
 
     @functools.cached_property
     def op_name(self) -> str:
-        """The scopes of its Python code, if any."""
         return self.attribute(r'\bop_name="((?:[^"\\]|\\.)*)"')
 
     @functools.cached_property
@@ -65,7 +64,6 @@ class Instruction:
 
     @property
     def starts(self) -> bool:
-        """Whether another instruction waits for it."""
         return self.opcode.endswith("-start") or self.opcode == "recv"
 
     def attribute(self, pattern: str) -> str:

@@ -170,7 +170,6 @@ def _hidden(spans: Sequence[Span], shared: Counter[Op]) -> Counter[str]:
 
 
 def read(data: ProfileData, ops: Mapping[str, Op | None]) -> list[dict[int, list[Span]]]:
-    """The instructions at work in every run, by device; a trace without marks is one run."""
     runs, works = [defaultdict[int, list[Span]](list)], []
     ends, begins, latest = dict[object, _Event](), defaultdict[object, list[int]](list), dict[int, _Event]()
     with warnings.catch_warnings():  # a warning as an error ends the process here

@@ -129,7 +129,6 @@ def _without(attributes: Mapping[str, object], names: Iterable[str]) -> dict[str
 
 
 def _unit(one: Coordinate) -> str:
-    """The unit of a coordinate, or of counting for times since a date."""
     unit = str(one.attributes.get("units", "")).split(" since ")[0]
     return unit if is_text(unit) else ""
 
@@ -245,7 +244,6 @@ def _packing(stored: np.dtype, attributes: Mapping[str, object]) -> _Packing:
 
 
 def _factor(attributes: Mapping[str, object], name: str, default: float) -> float:
-    """Raises ValueError if it is no number."""
     given = attributes.get(name)
     value = default if given is None else given
     number = _number(value[0] if isinstance(value, list) and len(value) == 1 else value)

@@ -175,7 +175,6 @@ def suffix_in(path: Path) -> str:
 
 
 def has_names(path: Path) -> bool:
-    """Whether a file of this suffix may have several named arrays."""
     return (suffix := suffix_in(path)) in FORMATS and FORMATS[suffix].named
 
 

@@ -141,7 +141,7 @@ def create_sink(
 
 
 def open_sink(path: Path, kind: str) -> Sink:
-    """Reopens an existing array for writing; raises OSError if it is gone."""
+    """Raises OSError if the array is gone."""
     return _format_of(kind).reopen(path)
 
 
@@ -174,7 +174,6 @@ def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink],
 
 @contextlib.contextmanager
 def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
-    """Yields a temporary path, which becomes `path` if the block succeeds, packed for .nii.gz."""
     with replacing(path, overwrite) as final:
         if not suffix_of(path).endswith(GZIP):
             yield final

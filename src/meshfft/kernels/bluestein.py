@@ -104,7 +104,6 @@ def _looped(lines: Array, many: int, width: int, work: Callable[..., Array]) -> 
 
 
 def _by_ffts(lines: Array, sign: int) -> Array:
-    """FFT along the last axis; even and odd bins are two rows."""
     length = lines.shape[-1]
     into, spectrum, out = _expanded(fft_tables(length, sign, lines.dtype), lines)
     widths = [(0, 0)] * lines.ndim + [(0, padded_length(length) - length)]

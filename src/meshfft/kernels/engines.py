@@ -15,7 +15,7 @@ ENGINES: list[type[LocalEngine]] = [Cached, Xla, Batched, SlicedFFT, XlaReal, Pr
 
 
 def register(kind: K) -> K:
-    """Registers an engine before those that run everywhere."""
+    """Puts an engine before those that run everywhere."""
     ENGINES.insert(0, kind)
     return kind
 

@@ -166,7 +166,6 @@ class Sweep(NamedTuple):
 
 
 def _sweeps(chunk: Array, grid: Grid, dims: tuple[int, ...]) -> Iterator[Sweep]:
-    """Loops over a few positions of one dimension, and over the remainder."""
     parts = {dim: math.prod(p for d, p in grid if d == dim) for dim in dims}
     nbytes = math.prod(chunk.shape[d] * parts[d] for d in dims) * chunk.dtype.itemsize
     rows = chunk.ndim - 1 in dims

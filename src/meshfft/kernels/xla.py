@@ -61,7 +61,7 @@ class Xla(Engine[Array]):
         points, wide = lines.points, 2 if self.chirp and not chip.cached else 1
         moved = any(d not in lines.dims for d in range(min(lines.dims), len(lines.block)))
         copies = 2 if chip.cached and not self.chirp else 3 * wide  # CPUs transpose into the result
-        if chip.switched and not self.chirp:  # the result, cuFFT's workspace, moved lines
+        if chip.switched and not self.chirp:  # result, workspace of cuFFT, moved lines
             several = len(lines.dims) > CALL_DIMS
             copies = 2 + (moved or several) + several
         alive = (math.prod(lines.block) + copies * points) * itemsize

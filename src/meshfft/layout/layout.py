@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-AXES = "xyzw"  # of the mesh axes for these dimensions
+AXES = "xyzw"  # names of mesh axes
 T = TypeVar("T")
 AnyMesh = Mesh | AbstractMesh
 Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]
@@ -87,12 +87,11 @@ class Layout:
 
     @functools.cached_property
     def even(self) -> bool:
-        """True without padding."""
         return self.storage == self.shape
 
     @property
     def tail(self) -> bool:
-        """True if all padding is at the end of each dimension of the stored array."""
+        """True if padding is at the end of each stored dimension only."""
         return all(nested(cuts) for cuts in self.cuts)
 
     def within(self, mapped: frozenset[str]) -> tuple[int, ...]:

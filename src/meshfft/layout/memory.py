@@ -52,7 +52,6 @@ def allocated(devices: Sequence[jax.Device]) -> int | None:
 
 @functools.lru_cache(maxsize=64)
 def room(devices: tuple[jax.Device, ...]) -> Room:
-    """The memory of each device; CPU devices share the host's."""
     near = [device for device in devices if device.process_index == jax.process_index()]
     if not near:
         return Room(float("inf"), "another process")

@@ -80,7 +80,6 @@ def _settled(goal: Layout | None, dim: int, cuts: Cuts) -> int:
 
 
 def _leaving(goal: Layout | None, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[AxisMove]:
-    """Moves to equal blocks, and to the goal's own cuts if those differ."""
     equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
     yield AxisMove(source, target, equal)
     if goal is not None:

@@ -22,7 +22,6 @@ def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
 
 
 def with_axes(mesh: AnyMesh, kind: AxisType) -> AbstractMesh:
-    """The mesh with all axes of one kind."""
     known = mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
     kinds = (kind,) * len(known.axis_names)
     return AbstractMesh(known.axis_sizes, known.axis_names, kinds, abstract_device=known.abstract_device)
@@ -56,7 +55,6 @@ def anchor(values: Sequence[Array]) -> Anchor:
 
 
 def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]:
-    """An anchor within `jit`, if nothing else shows the mesh's devices."""
     hidden = explicit_axes(mesh) and jax.sharding.get_abstract_mesh().empty
     if hidden and isinstance(mesh, Mesh) and any(isinstance(x, jax.core.Tracer) for x in values):
         return (Anchor(jax.device_put(np.zeros(0, np.float32), NamedSharding(mesh, PartitionSpec()))),)

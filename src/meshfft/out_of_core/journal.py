@@ -46,8 +46,6 @@ class Left(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Journal:
-    """The working folder of runs to one output, and the tiles of each pass."""
-
     target: Path
     tiles: tuple[int, ...] = ()
 

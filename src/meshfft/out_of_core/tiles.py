@@ -2,8 +2,7 @@
 
     bytes of a process = incoming tile + outgoing tile + devices x Plan.peak_bytes + 3 transfers in + 3 out
 
-A pass transforms some dimensions in tiles that cut the rest. Invariant: the tiles of a pass cover every position of its
-input and of its output once.
+Invariant: the tiles of a pass cover every position of its input and of its output once.
 """
 
 import dataclasses

@@ -149,7 +149,6 @@ def _boxes(array: Sliceable | Scratch, at: Box, itemsize: int, most: int) -> Ite
 
 
 def _overlaps(parts: Sequence[_Part], box: Box) -> Iterator[tuple[np.ndarray, Box]]:
-    """Each block's part in the box, and its place there."""
     for part in parts:
         both = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.box, box, strict=True))
         if all(side.start < side.stop for side in both):
