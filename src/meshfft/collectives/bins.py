@@ -55,7 +55,7 @@ def _spec(line: Array, layout: Layout) -> PartitionSpec:
 
 
 def _parts(x: Array, coordinates: PerDim, weights: PerDim, edges: Array, bins: int) -> tuple[Array, Array, Array]:
-    """One device's sums (1, bins), and counts as two limbs (1, 2, bins)."""
+    """One device's sums (1, bins), counts as two limbs (1, 2, bins)."""
     coordinate = jnp.broadcast_to(functools.reduce(operator.add, coordinates), x.shape).ravel()
     weight = jnp.broadcast_to(functools.reduce(operator.mul, weights), x.shape).ravel()
     index = jnp.searchsorted(edges, coordinate, side="right") - 1

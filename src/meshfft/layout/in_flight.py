@@ -23,7 +23,7 @@ SMALL = 2**16  # size of a result that is kept until the next launch
 
 class _Turn:  # one per process: CPU devices share XLA's threads
     lock = threading.RLock()
-    last: Array | None = None  # of the last program, if that may still run
+    last: Array | None = None  # result of the last program, if that may still run
 
 
 def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:

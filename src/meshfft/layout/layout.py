@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-AXES = "xyzw"  # names of mesh axes
+AXES = "xyzw"  # mesh axes
 T = TypeVar("T")
 AnyMesh = Mesh | AbstractMesh
 Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]

@@ -52,7 +52,7 @@ def _operators(function: Callable[..., Array]) -> tuple[NumpyFunction, NumpyFunc
 
 
 class NumpyFace:
-    """Operators and reductions for a class with `map`, a layout and a stored array."""
+    """Operators and reductions, for `map`, a layout and a stored array."""
 
     stored: Array
 
