@@ -3,8 +3,8 @@
     d c_j = sum over dimensions of -2 pi i dk_jm (A(n_m x))_j        A the transform, n_m positions along dimension m
     d x   = sum over dimensions of n_m A^H(2 pi i dk_m c)
 
-Displacements are relative to the planned positions, in cells, and are sent to the owners as values are. A gradient
-costs one transform per dimension and has the accuracy of a transform.
+Displacements from the planned positions, in cells, are sent to the owners as values are. A gradient costs one transform
+per dimension and has the accuracy of a transform.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ class _Moving:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def at_moved(plan: Planned, unit: str, back: bool, a: AnyArray, coords: Array) -> Any:
-    """Values of an image at points moved to `coords` (points, d); with `back`, the adjoint in the image."""
+    """Values of an image at points moved to `coords` (points, d); with `back`, the adjoint."""
     first, *others = plan.run.sources
     assert first is not None
     sources = (_Moving(first, _in_slots(plan, _cells(plan, unit, coords))), *others)
@@ -124,7 +124,7 @@ def _in_slots(plan: Planned, numbers: Array) -> Any:
 
 
 def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[AnyStored]:
-    """sign 2 pi i dk of every dimension, in the layout of the values."""
+    """sign 2 pi i dk of every dimension, stored as the values."""
     radians = change if unit == "radians" else change * (2 * math.pi)
     numbers = _points_first(plan, jnp.moveaxis(radians.astype(real_dtype(plan.whole.dtype)), -1, 0))
     numbers = numbers if plan.run is plan.whole else _in_slots(plan, numbers)

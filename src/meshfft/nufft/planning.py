@@ -3,7 +3,7 @@
 fine grid    one transform of a fine grid, W^d cells per point, and the exchange of values
 ring         the sum itself: 8 M N flops for M points and N samples; only the image is sent
 
-The host places concrete points on the devices that own their cells. A plan of traced points depends on their shape.
+The host places concrete points on the owners of their cells. A plan of traced points depends only on their shape.
 """
 
 import dataclasses
@@ -117,7 +117,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
 def _working(
     post: PostTransform, layout: Layout
 ) -> tuple[Tables[np.ndarray], np.ndarray, tuple[TileBalance, np.ndarray] | None]:
-    """Tables of points by working device, the slot of each point, and the tile exchange if tiles are lent."""
+    """Tables of points by working device, the slot of each point, and the tile exchange, if any."""
     placed, dims, halo = post.placed(layout), post.problem.dims, post.reach - 1
     if not post.balanced:
         return placed.tables, placed.order, None
@@ -165,7 +165,7 @@ def traced_walk(problem: ScatteredProblem) -> Walk:
 
 
 def rings(problem: ScatteredProblem) -> tuple[Step, ...]:
-    """The direct sums that the search may take instead of a grid; none without matrix units, where a grid is faster."""
+    """The direct sums that may replace a grid; none without matrix units, where a grid is faster."""
     if problem.method != "auto" or problem.origin != "corner" or problem.machine.chip.side == 1:
         return ()
     steps = _ring_steps(problem._replace(points=anywhere(problem.points)), _unit(problem.points))
@@ -243,7 +243,7 @@ def solved_at_points(
     options: Options,
     limits: Limits,
 ) -> Solution:
-    """The image of these sizes whose values at the points are those of a request, or nearest to them."""
+    """The image of these sizes whose values at the points are nearest to those of a request."""
     setting, dtype = request.setting, options.dtype(request.setting.dtype)
     limits.check(request.arrays, points, math.prod(sizes), setting.mesh)
     what: dict[str, object] = {"norm": norm, "tol": LEAST_TOL[dtype.name]}
@@ -258,7 +258,7 @@ def solved_at_points(
 
 
 def _check_known(setting: Setting, end: Layout, spec: Spec | None) -> None:
-    """Raises ValueError if values inside a caller's shard_map have a layout that its out_specs cannot describe."""
+    """Raises ValueError for values inside a shard_map whose layout its out_specs cannot describe."""
     if not mapped_axes(setting.mesh) & setting.start.mesh_axes:
         return
     if spec is not None:
