@@ -5,8 +5,8 @@
     known points    TileBalance, if owners are crowded -> Interpolate
     traced points   RingGrid, or with a capacity PointExchange
 
-The search prices the steps after the transform for each layout of the grid: halos are cheap in blocks and expensive in
-thin slabs. The device with the most points sets the time.
+The search prices these steps for each layout of the grid: halos are cheap in blocks and expensive in thin slabs. The
+device with the most points sets the time.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ MOST_CELLS = 2**31 - 1  # along a dimension: cells are 32-bit integers
 @dataclasses.dataclass(frozen=True)
 class PostTransform:
     problem: ScatteredProblem
-    grid: tuple[int, ...]  # cells along each transformed dimension
+    grid: tuple[int, ...]  # cells along transformed dimensions
     window: Window
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
@@ -55,7 +55,7 @@ class PostTransform:
         return self.steps(layout, most, most)
 
     def least(self, layout: Layout) -> tuple[Step, ...]:
-        """Steps if points were distributed evenly; none for traced points."""
+        """Steps for evenly distributed points; none for traced points."""
         if not self.problem.points.known:
             return ()
         mean = self.problem.points.size // math.prod(layout.along(self.problem.dims).parts)
@@ -107,7 +107,7 @@ class PostTransform:
         return tuple(wired(step, at, *self.problem.wiring) for step, at in pairs)
 
     def _onto_halos(self, layout: Layout, *balance: TileBalance | None) -> tuple[tuple[Step, ...], Layout]:
-        """Steps to blocks with halos and lent tiles, and the layout of the grid after them."""
+        """Steps to blocks with halos and lent tiles, and the grid's layout after them."""
         dims = self.problem.dims
         shift = PhaseShift(dims, tuple(n // 2 for n in self.problem.modes), 1)
         steps = (shift, *(Halo(dim, 0, self.reach - 1) for dim in dims), *filter(None, balance))
@@ -127,7 +127,7 @@ def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
 def to_grid(
     problem: ScatteredProblem, instead: tuple[Step, ...] = (), post: type[PostTransform] = PostTransform
 ) -> tuple[Walk, PostTransform | None]:
-    """The cheapest walk to a fine grid and from there, or a step of `instead`; up to three sigmas are tried."""
+    """The cheapest walk to a fine grid and on, or a step of `instead`; up to three sigmas are tried."""
     sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
     windows = [window(problem.tol, sigma, dims, dtype)]
     for coarser in SIGMAS[1:] if problem.sigma is None and problem.tol >= LOOSE else ():
@@ -190,7 +190,7 @@ def _divided(walk: Walk, dims: tuple[int, ...]) -> bool:
 
 
 def fast_length(least: int, devices: int, growth: float) -> int:
-    """A fast length from `least` on, divisible by as many devices as possible at a growth of at most `growth`."""
+    """A fast length of at least `least`, divisible by as many devices as a growth of at most `growth` allows."""
     from scipy import fft  # importing takes 0.2 s
 
     lengths = {m: m * int(fft.next_fast_len(-(-least // m))) for m in range(1, devices + 1) if devices % m == 0}

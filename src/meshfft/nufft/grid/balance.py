@@ -3,9 +3,9 @@
     every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
     every device:    block' = block, followed in its first dimension by rows of all received tiles
 
-A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner cuts the tiles under lent
-chunks out of its block, with halo, and sends them; the helper interpolates and holds the values. Type 1 runs in
-reverse. Invariant: tiles that pad a message have no points, so they add nothing. Host only, O(M).
+A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner sends the tiles under lent
+chunks, with halo; the helper interpolates and holds the values. Type 1 runs in reverse. Invariant: tiles that pad a
+message have no points, so they add nothing. Host only, O(M).
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class _Loan(NamedTuple):
 
 
 def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL) -> Lent:
-    """Lends chunks until no device has much more than the mean number; no rounds if none has.
+    """Lends chunks until no device has much more than the mean number.
 
     A point may touch `reach` cells along each dimension; `block` is the shape of a device's block with its halo.
     """
@@ -84,7 +84,6 @@ def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple
 
 
 def _loans(tables: Tables[np.ndarray], goal: float) -> list[_Loan]:
-    """Loans from the most crowded owner to the least loaded device, fullest tiles first."""
     mean = tables.count.mean()
     top = max(math.ceil(mean), int(goal * mean))
     rooms = [(int(load) - top, device) for device, load in enumerate(tables.count) if load < top]
@@ -166,7 +165,7 @@ def _chosen(tables: Tables[np.ndarray], source: np.ndarray, chunk: int) -> Table
 
 
 def _moved_to(tables: Tables[np.ndarray], tile: np.ndarray, at: np.ndarray, chunk: int) -> Tables[np.ndarray]:
-    """Tables with the chunks of borrowed tiles at the received places; tile -1 is not borrowed."""
+    """Tables with borrowed tiles' chunks at the received places; tile -1 is not borrowed."""
     borrowed = tile >= 0
     start = tables.start.copy()
     start[borrowed] = at[tile[borrowed]]

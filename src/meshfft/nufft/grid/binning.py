@@ -2,8 +2,8 @@
 
     u = G k mod G,   c = ceil(u - width / 2),   offset = u - c - (width - 1) / 2      in [-1/2, 1/2]
 
-The device with the lowest cell that a point may touch, c - slack, owns the point. Points are sorted by tile and fill
-chunks of slots. Host only. k is split in two before it is multiplied by G: offsets and phases have one rounding.
+The device with the lowest cell that a point may touch, c - slack, owns the point. Points are sorted by tile into chunks
+of slots. Host only. k is split in two before it is multiplied by G: offsets and phases have one rounding.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ SPLIT = 2.0**26  # leading bits of a turn, whose product with G is exact
 
 
 class Tables(NamedTuple, Generic[A]):
-    """The points of every device, or of one, in slots; chunks of a tile are contiguous, chunks with points first."""
+    """Points of all devices, or of one, in slots; chunks of a tile are contiguous, chunks with points first."""
 
     cell: A  # int32 (devices, slots, d): lowest touched cell in the block with halo; -1 if empty
     offset: A  # real (devices, slots, d)
@@ -56,14 +56,13 @@ class _Tiles(NamedTuple):
 
 
 def place(turns: np.ndarray, middles: tuple[int, ...], grid: Layout, form: Form, dtype: np.dtype) -> Placed:
-    """Places points on all devices by tile, in O(M): about 0.15 s for a million in two dimensions.
+    """Places points on all devices by tile, in O(M).
 
     Args:
         turns: points (M, d), float64, in cycles per sample.
-        middles: origin of the phases, mostly N // 2 for N samples of the image.
+        middles: origin of the phases, mostly N // 2 for N samples.
         grid: fine grid in equal blocks; devices are numbered in C order of blocks.
         form: window, tiles and chunks; tiles are clipped to the block.
-        dtype: complex type of the values.
     """
     tiles = _Tiles(grid, tuple(min(t, b) for t, b in zip(form.tile, grid.block, strict=True)))
     many = len(turns)
@@ -135,7 +134,7 @@ def _split(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _multiple(first: np.ndarray, rest: np.ndarray, times: int) -> tuple[np.ndarray, np.ndarray]:
-    """A multiple of split turns: the integer part, and a remainder near 0 with one rounding."""
+    """A multiple of split turns: the integer part, and a remainder with one rounding."""
     product = first * times
     whole = np.rint(product)
     product -= whole
@@ -144,13 +143,13 @@ def _multiple(first: np.ndarray, rest: np.ndarray, times: int) -> tuple[np.ndarr
 
 
 def _wrapped(cell: np.ndarray, cells: int) -> np.ndarray:
-    """Cells modulo the grid. NumPy divides by a scalar several times faster than it takes remainders."""
+    """Cells modulo the grid; in NumPy several times faster than `%`."""
     cell -= cell // cells * cells
     return cell
 
 
 def radix_order(key: np.ndarray) -> np.ndarray:
-    """Stable order of nonnegative integers, 16 bits at a time, because NumPy has a radix sort for 16 bits."""
+    """Stable order of nonnegative integers, 16 bits at a time, as NumPy has a radix sort for those."""
     order = np.argsort((key & 0xFFFF).astype(np.uint16), kind="stable")
     for bits in range(16, int(key.max(initial=0)).bit_length(), 16):
         order = order[np.argsort((key.take(order) >> bits & 0xFFFF).astype(np.uint16), kind="stable")]
@@ -166,7 +165,7 @@ def _filled(
     offset: np.ndarray,
     phase: np.ndarray,
 ) -> Placed:
-    """Fills slots with sorted points. A run has the points of one tile; tables only have tiles with points."""
+    """Fills slots with sorted points, a run of each tile's; tables only have tiles with points."""
     devices, many = math.prod(tiles.grid.parts), len(key)
     begin = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     points = np.diff(begin, append=many)

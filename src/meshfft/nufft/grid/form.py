@@ -3,9 +3,9 @@
 A point is at offset v in (-1/2, 1/2] cells from the middle of the W = width + 2 slack cells that it may touch. Cell l
 of these has the weight phi(l - (W - 1)/2 - v). Invariant: an empty slot has cell -1 and weight 0, whatever its offset.
 
-On one core of an EPYC 9004 (complex64, 1e6 random points, eight blocks) a point costs LEAST + ROW W^(d-1) + CELL W^d,
-17 ns in 2-D with 4 cells, 306 ns in 3-D with 7. Gathers take 1.5 to 7 times the time, tiles 3 to 15 times. GPU costs
-are operation counts. Strips for TPUs (tpu/gridding.py) compile to within a third of the counts here.
+On one core of an EPYC 9004 (complex64, eight blocks) a point costs LEAST + ROW W^(d-1) + CELL W^d. Gathers take 1.5 to
+7 times the time, tiles 3 to 15 times. GPU costs are operation counts. Strips for TPUs (tpu/gridding.py) compile to
+within a third of the counts here.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class Form:
     tile: tuple[int, ...]  # shape of the tile with the lowest cells of a chunk's points
     chunk: int
     width: int
-    slack: int  # cells by which a point may have moved since placement, in either direction
+    slack: int  # cells by which a point may have moved, in either direction
     coefficients: tuple[float, ...]  # of the window, see `window.phi`
 
     @property
@@ -59,7 +59,7 @@ def chosen(window: Window, slack: int, block: tuple[int, ...], platform: str) ->
 
 
 def tpu_form(reach: int, d: int) -> tuple[tuple[int, ...], int]:
-    """Tile and chunk for points on a TPU in two or three dimensions, each touching up to `reach` cells.
+    """Tile and chunk for points on a TPU in two or three dimensions.
 
     In 3-D the cells of the leading two dimensions, with halo, fill the 128 lanes of a product once or twice. A tile has
     about 200 points at a density of 1/4 (2-D) or 1/8 (3-D) per cell, so that chunks of 128 are mostly full.
@@ -90,7 +90,7 @@ def cost(form: Form, points: int, d: int, coils: int, itemsize: int, platform: s
 
 
 def weights(offset: Array, lowest: Array | None, cells: int, form: Form, order: int, dim: int = -1) -> Array:
-    """Weights of `cells` new cells, or their derivative in the offset. `lowest`: first one that the point touches."""
+    """Weights of `cells` cells from `lowest`, the first that the point touches, or their derivative in the offset."""
     shape = list(offset.shape)
     shape.insert(dim % (offset.ndim + 1), cells)
     cell = lax.broadcasted_iota(jnp.int32, shape, dim % (offset.ndim + 1))

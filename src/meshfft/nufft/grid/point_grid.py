@@ -6,7 +6,7 @@
 The weights of a group of points are computed together, to fill vector registers; then a loop runs over the points. XLA
 compiles it into one function if an iteration touches less than 1024 bytes, or if `xla_cpu_small_call` asks for it;
 otherwise an iteration costs 60 ns more. Asking when XLA would do so anyway, or with constants in the loop, may crash
-its compiler (jaxlib 0.10.2). Costs 4 W^d flops a point and coil. Points should be sorted, so that cells stay in cache.
+its compiler (jaxlib 0.10.2). Costs 4 W^d flops a point and coil. Sorted points keep cells in cache.
 """
 
 from collections.abc import Callable
@@ -87,7 +87,7 @@ def _orders(outs: Outs, dims: int) -> list[Orders]:
 
 
 def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
-    """Hides constants: XLA on a CPU would put them inside the function of the loop, and fail."""
+    """Hides constants, which XLA on a CPU would put inside the function of the loop, and fail."""
     return lax.optimization_barrier((array, slots))
 
 
@@ -111,7 +111,7 @@ def _bytes(slots: Slots, block: Array, form: Form) -> int:
 
 
 def _group(turn: Array, slots: Slots, form: Form, outs: Outs) -> tuple[Array, Array, Array, list[dict[int, Array]]]:
-    """First slot of a group, the range of its slots that no other group has, and the weights (reach, group)."""
+    """First slot of a group, the range of slots of no other group, and the weights (reach, group)."""
     at, cell, tables = group_at(turn, slots, form, outs, GROUP)
     return at, turn * len(cell) - at, jnp.minimum(slots.count * form.chunk - at, len(cell)), tables
 

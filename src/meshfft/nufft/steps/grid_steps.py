@@ -4,11 +4,10 @@
     Y[g] -> Y[g] product over dimensions of exp(sign 2 pi i g (N // 2) / G)               PhaseShift
     block -> block, followed in its first dimension by rows with lent tiles               TileBalance
 
-Deconvolve divides N modes by the transform of the window; n - N // 2 is at most N / 2 from 0, where phihat is large.
-phihat is even, so modes are counted from -N // 2. The FFT counts from 0, and PhaseShift makes up for it. With G = 2 N
-its factors are powers of i.
+n - N // 2 is at most N / 2 from 0, where phihat is large. phihat is even, so modes are counted from -N // 2. The FFT
+counts from 0, and PhaseShift makes up for it; with G = 2 N its factors are powers of i.
 
-TileBalance lends tiles to devices with fewer points. In a round, every device sends and receives at most one message of
+TileBalance lends tiles to devices with fewer points. In a round, each device sends and receives at most one message of
 tiles, by one permute; nufft/grid/balance.py plans the rounds. The starts of tiles are an operand. The transpose adds
 the rows to the blocks they were copied from, and drops them.
 """
@@ -91,7 +90,7 @@ class PhaseShift(_Factor):
     sign: int
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """One pass, which XLA fuses with the halo."""
+        """One pass; XLA fuses it with the halo."""
         size = math.prod(layout.block)
         nbytes = size * itemsize
         return Work(vector_flops=6 * len(self.along) * size, memory_bytes=nbytes, peak_bytes=2 * nbytes)

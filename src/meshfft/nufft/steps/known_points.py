@@ -2,9 +2,8 @@
 
     r_j = e_j sum over cells l of the window of point j of Y[l] product over dimensions of phi(l - u_j)
 
-Interpolate: e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid. The operand has tables of points in
-the block of their device, with halo. Values are in the plan's order: as many slots on every device, with 0 in empty
-ones. Points may move by up to `slack` cells; beyond, their value is NaN.
+Interpolate: e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid. Values are in the plan's order: as
+many slots on every device, 0 in empty ones. Points may move by up to `slack` cells; beyond, their value is NaN.
 
 ValueExchange: from slots to the caller's dimensions, by gathers before and after one all-to-all. All pairs send as many
 values as the fullest pair, which may have 30 times the mean. Then two all-to-alls are cheaper: each device deals its
@@ -39,7 +38,7 @@ from .point_step import PointStep, TakesTables, grid_back, grid_last, own_tables
 
 NEAR = 1e-4  # tolerance relative to the slack, for rounding
 GATHER_PASSES = 4  # passes over memory of a gather of single numbers
-ValuePlace = tuple[np.ndarray, int]  # position of each value on its device, of so many there
+ValuePlace = tuple[np.ndarray, int]  # position of each value on its device, and how many the device has
 
 
 class Moved(NamedTuple):
@@ -67,7 +66,7 @@ class Interpolate(PointStep, Kernels):
         return table_specs(operand, self.axes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """The window of every point; the block is read once, and values are written."""
+        """The window of every point; the block is read once."""
         d, coils = len(self.along), self.batch(layout)
         grid, slots = math.prod(self.grid.block), math.prod(self.points.block)
         flops, nbytes = cost(self.form, self.most, d, coils, itemsize, chip.name)
@@ -121,7 +120,7 @@ class Ways(NamedTuple):
 class ValueExchange(TakesTables, Wired):
     slots: Layout  # layout of values in the plan's order, without batch dimensions
     points: Layout
-    most: tuple[int, ...]  # most values that a pair of devices exchanges, in each all-to-all on the way home
+    most: tuple[int, ...]  # most values of a pair of devices, in each all-to-all on the way home
     _: dataclasses.KW_ONLY
     slot: int | None = 0
 
@@ -143,7 +142,6 @@ class ValueExchange(TakesTables, Wired):
         return table_specs(operand, self.axes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """A gather before each all-to-all and after the last, and the values sent."""
         before, after, parts = math.prod(layout.block), math.prod(self.after(layout).block), self.slots.parts[0]
         batch = math.prod(layout.block[: self._batch(layout)])
         sent = [parts * self.message_bytes((batch, most), itemsize) for most in self.most]
@@ -182,7 +180,7 @@ def _picked(values: Array, at: Array) -> Array:
 
 
 class Hop(NamedTuple):
-    """An all-to-all: the number of each value among those of its pair of devices, and the most values of a pair."""
+    """An all-to-all: the number of each value within its pair of devices, and the most of a pair."""
 
     number: np.ndarray
     most: int
@@ -197,7 +195,7 @@ def exchange_of(
 ) -> tuple[ValueExchange, Ways]:
     """The step from slots, the last dimension of `before`, to the caller's points, and its tables.
 
-    `order` has the slot of each point, raveled in the caller's order, among those of all devices.
+    `order` has the slot of each point, among those of all devices.
     """
     slots = before.along([-1])
     parts, each, here = slots.parts[0], slots.block[0], math.prod(points.block)
@@ -235,7 +233,7 @@ def _numbers(group: np.ndarray, key: np.ndarray) -> np.ndarray:
 def _way(
     path: list[np.ndarray], hops: Sequence[Hop], start: ValuePlace, end: ValuePlace, parts: int
 ) -> tuple[np.ndarray, ...]:
-    """A table for each device that a value visits: by where the value is put, where it is found."""
+    """A table for each device that a value visits: where to find the value of each place."""
     found, put = [start], list[ValuePlace]()
     for (here, onto), (number, most) in zip(itertools.pairwise(path), hops, strict=True):
         put.append((onto * most + number, parts * most))
@@ -250,7 +248,7 @@ def _way(
 
 
 def _homes(points: Layout, cuts: Cuts) -> tuple[np.ndarray, np.ndarray]:
-    """Ring number of the device that holds each point, raveled, and the position there."""
+    """Ring number of the device that holds each point, and the position there."""
     axes, sizes = [axis for by in points.axes for axis in by], {cut.axis: cut.parts for cut in cuts}
     ring = np.arange(math.prod(sizes.values())).reshape([cut.parts for cut in cuts])
     numbers = ring.transpose([[cut.axis for cut in cuts].index(axis) for axis in axes]).ravel()

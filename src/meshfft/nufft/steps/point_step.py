@@ -55,7 +55,7 @@ class TakesTables(Reversible, Takes):
 
 @dataclasses.dataclass(frozen=True)
 class PointStep(TakesTables):
-    """Values at points from dimensions of an array, or with `transposed` the array from values. Abstract."""
+    """Values at points from dimensions of an array, or with `transposed` the reverse. Abstract."""
 
     along: tuple[int, ...]  # dimensions of the array, one for each coordinate
     grid: Layout  # layout of these alone: image samples, or cells of a fine grid with halos
@@ -110,7 +110,7 @@ class CoordinateStep(PointStep):
 
     @property
     def linear(self) -> bool:
-        """False for float coordinates, because the step is not linear in them."""
+        """False for float coordinates, in which the step is not linear."""
         return self.unit is None
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
@@ -165,7 +165,7 @@ class Coordinates(NamedTuple):
         return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, x.ndim - 1), self)
 
     def in_chunks(self, size: int) -> "Coordinates":
-        """Chunks of `size` points along a new first dimension; the last chunk is padded."""
+        """Chunks of `size` points along a new first dimension; the last is padded."""
         short = -self.size % size
 
         def cut(x: Array) -> Array:
@@ -182,13 +182,13 @@ def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coord
         return Coordinates(angle, jnp.zeros(angle[0].shape[1:], real), radius)
     finite = functools.reduce(jnp.logical_and, map(jnp.isfinite, jax.tree.leaves((angle, radius))))
     shown = jax.tree.map(lambda leaf: jnp.where(finite, leaf, jnp.zeros((), leaf.dtype)), Logarithm(angle, radius))
-    limbs = lax.map(lambda one: limbs_of(one, unit, real), shown)  # a loop: XLA would repeat all of it where it is used
+    limbs = lax.map(lambda one: limbs_of(one, unit, real), shown)  # a loop: XLA would repeat all of it at each use
     lost = jnp.full((), jnp.nan, real)
     return Coordinates(limbs.angle, jnp.where(finite.all(0), jnp.zeros((), real), lost), limbs.radius)
 
 
 def located(place: Limbs, cells: Array | int, width: int, real: np.dtype) -> tuple[Array, Array]:
-    """Lowest cell that a window touches around a place on a ring of cells, and the offset in it, from -1/2 to 1/2."""
+    """Lowest cell that a window touches around a place on a ring of cells, and the offset, from -1/2 to 1/2."""
     whole, high, *low = place
     ahead = high ^ np.uint32(2**31) if width % 2 == 0 else high
     nearest = ahead.astype(jnp.int32)  # from the cell's middle for even windows, from its lower end for odd ones
@@ -208,7 +208,6 @@ def clear(block: B, layout: Layout, dims: Iterable[int]) -> B:
 
 
 def grid_last(block: Array, along: tuple[int, ...]) -> Array:
-    """A block as (batch, *cells)."""
     rest = [d for d in range(block.ndim) if d not in along]
     block = jnp.transpose(block, (*rest, *along))
     return block.reshape(-1, *block.shape[len(rest) :])
@@ -221,7 +220,6 @@ def grid_back(block: Array, layout: Layout, along: tuple[int, ...]) -> Array:
 
 
 def own_tables(given: T, cuts: Cuts, mapped: frozenset[str]) -> T:
-    """Tables by device, cut to the devices visible here."""
     tables: T = jax.tree.map(lambda leaf: local_slice(leaf, 0, cuts, mapped), given)
     return tables
 

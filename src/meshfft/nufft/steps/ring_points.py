@@ -2,8 +2,8 @@
 
     c_j = sum_n x[n] V_1[j, n_1] V_2[j, n_2] ...     V_m[j, n] = r_jm^-n exp(sign 2 pi i k_jm n), n = 0 ... N_m - 1
 
-Points stay on their devices. Blocks of the image are sent around one ring of all mesh axes that cut it. A device takes
-its points in chunks: V_1 times a block is a matrix product, and V_2, V_3, ... are applied row by row, so that
+Points stay on their devices, and blocks of the image are sent around one ring of all mesh axes that cut it. A device
+takes its points in chunks: V_1 times a block is a matrix product, and V_2, V_3, ... are applied row by row, so that
 V_1 x V_2 x ... is never stored. In the transpose values stay, and sums of blocks of the image are sent.
 
 Invariant: a phase n k is reduced modulo a turn in fixed point. A point with a coordinate that is not finite has the
@@ -65,7 +65,6 @@ class RingPoints(CoordinateStep, Wired):
 
     @property
     def _order(self) -> list[int]:
-        """Dimensions of the image, longest first; matrix products contract the first."""
         return sorted(range(self.grid.ndim), key=lambda j: -self.grid.block[j])
 
     def _chunk(self, batch: int) -> int:
@@ -201,7 +200,7 @@ def _row_sums(matrix: Planes, y: Planes) -> Planes:
 
 
 def _outer(matrix: Planes, y: Planes) -> Planes:
-    """matrix[j, n] y[j, ...], row by row: the transpose of `_row_sums`, without joining dimensions."""
+    """matrix[j, n] y[j, ...], row by row: the transpose of `_row_sums`, with separate dimensions."""
     a, b = (part.reshape(*part.shape, *[1] * (y[0].ndim - 1)) for part in matrix)
     re, im = (part[:, None] for part in y)
     return a * re - b * im, a * im + b * re

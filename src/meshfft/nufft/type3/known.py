@@ -2,9 +2,8 @@
 
     c_j = sum_i b_i exp(-2 pi i s_j . x_i)
 
-Values are spread to a grid of positions, which is the image of a type 2 transform to the frequencies. With |x - x0| <=
-X
-and |s - s0| <= S along a dimension, the grid has 4 sigma X S cells of width 1 / (2 sigma S), plus a window: then the
+Values are spread to a grid of positions, the image of a type 2 transform to the frequencies. With |x - x0| <= X and
+|s - s0| <= S along a dimension, the grid has 4 sigma X S cells of width 1 / (2 sigma S), plus a window: then the
 window's transform is far from 0 at all frequencies. Float64 factors for each value and sum complete the formula.
 """
 
@@ -58,7 +57,7 @@ def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> Scale
 def type3_plan(values: Layout, positions: Scattered, problem: ScatteredProblem) -> Plan:
     """Plan from values at positions to sums at the frequencies of `problem`.
 
-    `problem` has no image yet: its start is the layout of the values, whose mesh axes will cut the image.
+    The start of `problem` is the layout of the values, whose mesh axes will cut the image.
     """
     d, tol = positions.dims, problem.tol
     one = window(tol, SIGMA, d, problem.dtype)

@@ -3,8 +3,8 @@
     s . x = (s - s0) . (x - x0) + s0 . x + (s - s0) . x0        modulo 1, in fixed-point numbers
     u = (x - x0) / cell + G / 2,   k = (s - s0) cell            cell = m 2^-t, m an integer of some bits
 
-Middles x0 and s0 have 24 bits, so all of this is exact: errors do not grow with s . x. Scales are traced. The grid has
-G cells for a bound of the products of half-widths; beyond it all sums are NaN. Derivatives are sums of the same kind:
+Middles x0 and s0 have 24 bits, so all of this is exact: errors do not grow with s . x. The grid has G cells for a bound
+of the products of half-widths; beyond it all sums are NaN. Derivatives are sums of the same kind:
 
     d X_j = sum_i (d c_i - i tau (s_j . d x_i + d s_j . x_i) c_i) exp(-i tau s_j . x_i)     tau = 2 pi for s in turns
 """
@@ -45,7 +45,7 @@ MANTISSA = 24  # bits of a middle
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WaveSums:
-    """A walk from values at positions to sums at frequencies, and what its operands are made with."""
+    """A walk from values at positions to sums at frequencies, and the settings of its operands."""
 
     walk: Walk
     mesh: AnyMesh | None
@@ -60,7 +60,7 @@ class WaveSums:
 
     @property
     def ends(self) -> tuple[RingGrid, RingGrid]:
-        """The first step, from values to cells, and the last, from cells to sums: `sums_for` puts them there."""
+        """The first step, from values to cells, and the last, from cells to sums."""
         return cast(RingGrid, self.walk.steps[0]), cast(RingGrid, self.walk.steps[-1])
 
     @property
@@ -69,7 +69,7 @@ class WaveSums:
         return tuple(self.ends[0].cells)
 
     def stored(self, end: int, points: Array) -> Array:
-        """Numbers (..., d) as values at positions (end 0) or frequencies (end -1) are stored, by dimension first."""
+        """Numbers (..., d) stored as values at positions (end 0) or frequencies (end -1), by dimension first."""
         step, layout = self.ends[end], self.walk.pairs[end][1]
         numbers: Any = step.operand(jnp.moveaxis(points, -1, 0).astype(self.real), layout, mapped_axes(self.mesh))
         spec: Any = step.operand_spec(numbers, layout)
@@ -104,7 +104,7 @@ def _from_cells(step: Step, slot: int) -> RingGrid:
 
 
 def image_for(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
-    """Layout of the grid of positions, batch dimensions first, cut by the axes that cut the points."""
+    """Layout of the grid of positions, batch dimensions first, cut by the points' axes."""
     lead = values.ndim - ndim
     by: list[list[tuple[str, int]]] = [[] for _ in cells]
     for cut in itertools.chain(*values.cuts[lead:]):
@@ -127,7 +127,7 @@ def _of_all(size: int, batched: list[bool], points: Array) -> tuple[Array, bool]
 
 
 def middles(xp: Any, ends: Any) -> tuple[Any, Any]:
-    """A middle of MANTISSA bits between the ends (2, d), and how far these are from it."""
+    """A middle of MANTISSA bits between the ends (2, d), and their distance from it."""
     low, high = ends
     middle = (low + (high - low) / 2).astype(np.float32).astype(low.dtype)
     return middle, xp.maximum(high - middle, middle - low)
@@ -138,7 +138,7 @@ PointOperands = tuple[Cells, Cells]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def at_points(sums: WaveSums, c: Array, x: Array, s: Array, operands: PointOperands) -> Array:
-    """The sums of complex values, as stored, at points that have these operands."""
+    """The sums of complex values, as stored, at points with these operands."""
     return in_turn(_run, sums, c, operands)
 
 
@@ -187,13 +187,13 @@ def _run(sums: WaveSums, c: Array, operands: PointOperands) -> Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def operands_of(sums: WaveSums, x: Array, s: Array, ends: Array) -> PointOperands:
-    """What the steps take of points; `ends` (2, 2, d) are those of positions and of frequencies in turns."""
+    """The steps' operands; `ends` (2, 2, d) are those of positions and frequencies in turns."""
     scale = _scale(sums, ends)
     return _sources(sums, jnp.moveaxis(x, -1, 0), scale), _targets(sums, jnp.moveaxis(s, -1, 0), scale)
 
 
 class Rescaling(NamedTuple):
-    """Along each dimension the middles, and cell = m 2^-t; `fits` if the grid is large enough along all."""
+    """Along each dimension the middles, and cell = m 2^-t; `fits` if the grid is large enough."""
 
     x0: Array
     s0: Array
@@ -202,7 +202,7 @@ class Rescaling(NamedTuple):
     fits: Array
 
     def along(self, ndim: int) -> "Rescaling":
-        """Each of shape (d, 1, ...), to meet coordinates (d, ...)."""
+        """Each of shape (d, 1, ...), for coordinates (d, ...)."""
         x0, s0, m, t = (one.reshape(line_shape(0, ndim)) for one in self[:-1])
         return Rescaling(x0, s0, m, t, self.fits)
 
