@@ -1,8 +1,7 @@
 """The FFT engines of a TPU, in float32: vector kernels for complex lines, for real lines, and for chirps.
 
-A length without kernels is a convolution with a chirp, by FFTs of a length with kernels. The even and odd bins of the
-convolution are two transforms of L points (kernels/bluestein.py), stacked in a new leading dimension. XLA computes the
-elementwise products.
+A length without kernels is a convolution with a chirp, by FFTs of a length with kernels. Its even and odd bins are two
+transforms of L points (kernels/bluestein.py), stacked in a new leading dimension.
 """
 
 import dataclasses
@@ -34,7 +33,7 @@ COPIES = 3  # reads and writes of a block copied to another order: half as many 
 
 
 def room_of(site: Site) -> int:
-    """Bytes of fast memory for kernels; 0 without any, or if a kernel has failed."""
+    """Bytes of fast memory for kernels; 0 if one has failed."""
     scratch = site.machine.chip.scratch
     if scratch is None or site.xla or site.itemsize != 8 or site.machine.has_failed("fft", "wire"):
         return 0
@@ -44,7 +43,7 @@ def room_of(site: Site) -> int:
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorFFT(Sender):
-    """Kernels for most lengths in place, and for more lengths if a copy moves the dimension."""
+    """Kernels for most lengths in place, and for more if a copy moves the dimension."""
 
     room: int
     planar: ClassVar[bool] = True

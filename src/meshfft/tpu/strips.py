@@ -106,7 +106,7 @@ def task_of(coils: int, shape: Shape, form: Form) -> Task:
 
 class Chunk(NamedTuple):
     last: Array  # first cell in the last dimension
-    following: Array  # the first chunk of the next strip, or the number of chunks
+    following: Array  # first chunk of the next strip, or the number of chunks
     parity: Array  # of the strip
     lead: Array  # first cells of the strip in the first dimension
     row: Array  # and in the second
@@ -116,7 +116,7 @@ class Chunk(NamedTuple):
 
 
 def chunk_table(start: Array, count: Array) -> Array:
-    """The eight integers of each `Chunk`, (8, chunks), padded to a multiple of MANY."""
+    """The integers of each `Chunk`, (8, chunks), padded to a multiple of MANY."""
     chunks, d = start.shape
     number = jnp.arange(chunks, dtype=jnp.int32)
     lead = start[:, 0] if d == 3 else jnp.zeros_like(start[:, 0])
@@ -185,7 +185,7 @@ def copies(
 def weights(first: Ref, offset: Ref, i: Array, task: Task) -> tuple[Array, Array]:
     """A chunk's products of the leading windows, (depth, 128), and its last windows, (cells, 128).
 
-    A window has phi of some cells (sublanes) about points (lanes), which may touch cells from `first` on.
+    A window has phi of some cells (sublanes) about points (lanes), which touch cells from `first` on.
     """
     strip, form, at = task.strip, task.form, pl.ds(i & (MANY - 1), 1)
 

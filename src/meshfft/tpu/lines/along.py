@@ -1,14 +1,14 @@
 """FFTs of lines in a TPU's fast memory, over whole registers; all kernels use this routine.
 
 A register holds 8 rows (sublanes) of 128 columns (lanes). For lines along the rows, N = 8 M and row n = 8 v + s is
-sublane s of register v. Stockham passes transform the M registers, eight rows at once, and the last pass transforms the
-sublanes. It loads row s of eight registers with a stride into one register, without shuffles:
+sublane s of register v. Stockham passes transform the M registers, eight rows at once, and the last pass the sublanes:
+it loads row s of eight registers with a stride into one register, without shuffles:
 
     passes    y[b r + c] = w^(b c) sum_a exp(.. a c / r) x[a left + b]       for each radix r, in registers
     last      X[k + M q] = sum_s exp(.. s q / 8) w_N^(s k) y_s[k]            eight k in a register
 
-Untiled lines have two dimensions behind theirs: each position has separate registers, and there is no last pass.
-Registers are 9 rows apart for the last pass: at a distance of eight, a load would hit one memory bank several times.
+Untiled lines have two dimensions behind theirs: each position has separate registers, and there is no last pass. For
+it, registers are 9 rows apart: at a distance of eight, a load would hit one memory bank several times.
 """
 
 import dataclasses
@@ -47,12 +47,12 @@ class FFTLine:
 
     @property
     def at_once(self) -> int:
-        """Tiles of 128 columns in one loop body: independent work for the compiler to interleave."""
+        """Tiles of 128 columns in one loop body, for the compiler to interleave."""
         return 4 if self.many_registers else 2
 
     @property
     def registers(self) -> int:
-        """M: registers of a line, or of eight rows of it."""
+        """M."""
         return self.length if self.untiled else self.length // SUBLANES
 
     @property
@@ -65,7 +65,7 @@ class FFTLine:
 
     @property
     def rows(self) -> int:
-        """Rows of scratch memory: those of the last pass, in whole tiles."""
+        """Rows of scratch memory, in whole tiles."""
         return max(max(self.registers, SUBLANES) * PITCH, -(-self.length // LANES) * LANES)
 
     @property
@@ -113,7 +113,7 @@ def along_untiled(
 def along_rows(
     line: FFTLine, tables: Sequence[Ref], source: PassOperand, scratch: Refs, target: Refs, tiles: int
 ) -> None:
-    """FFTs of the rows of (N, columns); `source` may be `scratch` or `target`, which `order` assigns."""
+    """FFTs of the rows of (N, columns); `source` may be `scratch` or `target`, by `order`."""
     last = len(line.radices) - 1
     buffers = buffers_of(last + 1, source, target, scratch)
 
@@ -147,13 +147,13 @@ def by_tiles(line: FFTLine, tiles: int, run: Callable[[Sequence[Index]], None]) 
 
 
 def order(line: FFTLine, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
-    """Scratch and target of `along_rows` among two memories, if the source is the second."""
+    """Scratch and target of `along_rows` among two memories, the second of which is the source."""
     first, second = memories
     return (first, second) if len(line.radices) % 2 else (second, first)
 
 
 def buffers_of(passes: int, source: PassOperand, between: Refs, last: Refs) -> list[Ref]:
-    """Operands of each pass, then the result of the last; passes before it alternate between two memories."""
+    """Operands of each pass, then the result of the last; passes alternate between two memories."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
@@ -166,7 +166,7 @@ def passes(
     source: PassOperand | None = None,
     begin: int = 0,
 ) -> None:
-    """All radices over registers from `begin` on, without the last pass of tiled lines."""
+    """All radices over registers from `begin` on, without the last pass."""
     for p in range(begin, len(line.radices)):
         _one_pass(line, p, table, load, store, tiles, source)
 

@@ -30,7 +30,7 @@ BlockIndex = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
 
 @dataclasses.dataclass(frozen=True)
 class Blocked:
-    """Blocks of arrays of one shape; a size of None is one position of a dimension hidden from the kernel.
+    """Blocks of arrays of one shape; a size of None hides a dimension from the kernel, at one position.
 
     The last block may reach over the end. `place` maps a grid step to a block, by default the next. `views` makes the
     kernel's view of the arrays.
@@ -99,7 +99,7 @@ class Blocked:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A kernel: its name, function, lines, blocks to read and write, and scratch memories of two planes each.
+    """A kernel: its blocks to read and write, and scratch memories of two planes each.
 
     `twist` is a table of scalar weights, and the row for each grid step; `fixed` are tables for all steps.
     """
@@ -176,7 +176,7 @@ def call(
     varies = jax.typeof(arrays[0]).manual_axis_type
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=varies) for x in results]
     run = pl.pallas_call(body, shapes, interpret=interpret, name=name, **how)
-    with jax.enable_x64(False):  # otherwise Pallas takes Python's integers for 64 bits and refuses them
+    with jax.enable_x64(False):  # otherwise Pallas takes Python's integers for 64 bits
         return list(run(*arrays))
 
 

@@ -7,8 +7,8 @@
 Both are untiled: each position of A, or of B, has separate registers. In the last dimension but one, eight b are on the
 sublanes, and eight i are there in the result: the second kernel moves them by strided loads.
 
-Pieces from L A devices are processed one at a time, as they arrive: b is (part, piece, row). Each piece has an
-intermediate array (.., A, L, planes, rows, ..).
+Pieces from L A devices are processed as they arrive: b is (part, piece, row). Each piece has an intermediate array
+(.., A, L, planes, rows, ..).
 """
 
 import dataclasses
@@ -70,7 +70,7 @@ class LongKernels(NamedTuple):
         return [x.reshape(self.result) for x in self.second.run(between, interpret)]
 
     def _split(self, x: Array, shape: Shape) -> Array:
-        """Splits the dimension; further dimensions may be longer than the block's."""
+        """Splits the dimension; others may be longer than the block's."""
         if self.of.came:
             return x.reshape(*shape[:2], *x.shape[1:])
         dim = len(self.of.lead)
@@ -100,7 +100,6 @@ def kinds(tiled: bool) -> tuple[str, str]:
 
 
 def _first(of: SplitLines, sign: int, rest: BlockSizes, piece: int, ports: Ports) -> Kernel:
-    """Lines of A in one piece, to an array with both planes."""
     line, ndim = FFTLine(of.first, sign, untiled=True), len(of.lead)
     none: BlockSizes = (None,) * ndim
     tall = of.rows // (of.eight or 1)  # steps along the rows of a piece
@@ -194,12 +193,12 @@ def _twist(of: SplitLines, sign: int, piece: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=32)
 def _sublane_twist(first: int, length: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i s k / length), of sublanes s < 8: (2, A, 8, 128); one array for all pieces."""
+    """exp(sign 2 pi i s k / length), of sublanes s < 8: (2, A, 8, 128)."""
     return on_all_lanes(roots(first, SUBLANES, length, sign))
 
 
 def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitLines | None:
-    """How a dimension is split in two, or None if there are no factors or they do not fit the pieces."""
+    """How a dimension is split in two; None if there are no factors or they do not fit the pieces."""
     lead, rest, came = tuple(shape[:dim]), tuple(shape[dim + 1 :]), ports.came
     tile = SUBLANES if len(rest) == 1 else 1
     first = _factor(shape[dim], tile, came.parts if came else shape[dim])

@@ -1,6 +1,6 @@
 """The kernel of a last dimension too long for blocks of 128 rows: N = 128 M, a few rows at a time, in one pass.
 
-A register holds 128 consecutive n of eight lines, so that M registers are a dimension that needs no transposition:
+A register holds 128 consecutive n of eight lines, so M registers are a dimension that needs no transposition:
 
     n = 128 v + l,  l = L m + j,  L = 128 / q;     k = i + M (u + q w),  i < M,  u < q,  w < L
 
@@ -66,7 +66,7 @@ class LongLine:
 
 
 def kernel_of(name: str, shape: Sequence[int], sign: int, room: int) -> Kernel | None:
-    """Blocks of 16 or 32 rows, if lines have such factors and fit in fast memory."""
+    """A kernel of 16 or 32 rows, if lines have such factors and fit in fast memory."""
     length = shape[-1]
     block = 4 * SUBLANES if room >= MANY_REGISTERS else 2 * SUBLANES
     line = LongLine(length, sign, block)

@@ -39,7 +39,7 @@ class RealLine(FFTLine):
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """The first is as large as possible, as it keeps the fewest results."""
+        """The first is as large as possible: it keeps the fewest results."""
         rest, odd = divmod(self.registers, 16)
         return radices(self.registers) if odd or rest == 1 else (16, *radices(rest))
 
@@ -57,7 +57,7 @@ class RealLine(FFTLine):
 
     @property
     def rows(self) -> int:
-        """Rows of scratch memory, with a register for the mirror image of the first."""
+        """As FFTLine's, with a register for the mirror image of the first."""
         return max((max(self.registers, SUBLANES) + 1) * PITCH, -(-self.length // LANES) * LANES)
 
     def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
@@ -79,7 +79,7 @@ class RealLine(FFTLine):
 
 
 def real_plane(line: RealLine, memories: Sequence[Refs]) -> Ref:
-    """The plane of real lines beside (scratch, half spectra), which the adjacent pass does not use."""
+    """The plane of real lines among (scratch, half spectra), which the adjacent pass does not use."""
     return memories[len(line.radices) % 2][0]
 
 
@@ -125,7 +125,6 @@ def real_along_rows(line: RealLine, tables: Sequence[Ref], scratch: Refs, source
     target = real_plane(line, (scratch, source))
 
     def load(p: int, i: Index, tile: Index) -> Pair:
-        """Operand of pass p; the first adds mirror images."""
         if p > 1:
             return memory.load(buffers[p - 1], start(i, SUBLANES), tile)
         (re, im), *mirrored = [signed(at, sign, tile) for at, sign in line.places(i)]

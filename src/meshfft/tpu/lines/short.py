@@ -24,7 +24,7 @@ FULL = 1.25  # most rows of blocks for each row of an array
 
 
 def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False) -> Kernel | None:
-    """A kernel of one plane, or of several small ones unless `alone`, if lines have radices and fit in fast memory."""
+    """A kernel of one plane, or of several small ones unless `alone`, or None."""
     *lead, rows, columns = shape
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in (rows, columns)):
         return None
@@ -95,7 +95,7 @@ def real_kernel(shape: Sequence[int], many: int, sign: int, room: int, onto: boo
 
 
 def flattened(shape: Sequence[int]) -> tuple[int, ...]:
-    """Shape of an array as lines in one leading dimension, if tiles of eight rows allow it without a copy."""
+    """The array as lines in one leading dimension, if tiles of eight rows allow it without a copy."""
     tiled = len(shape) > 1 and shape[-2] >= LANES and shape[-2] % SUBLANES
     return tuple(shape) if tiled else (math.prod(shape[:-1]), shape[-1])
 
