@@ -51,8 +51,8 @@ def pad_spectrum(
         Y[k] = M / N X[k] for |k| < N / 2,
                half of that for |k| = N / 2, 0 for all other k
 
-    `mf.irfftn(mf.pad_spectrum(X, s, kind="rfft"), s)` has the values between
-    the samples. For a product without aliasing, pad to 3/2 N:
+    `mf.irfftn(mf.pad_spectrum(X, s, kind="rfft"), s)` interpolates the
+    samples. For a product without aliasing, pad to 3/2 N:
 
         n, m = coarse[-1], fine[-1]
         u, v = (mf.irfftn(mf.pad_spectrum(X, fine, kind="rfft", n=n), fine)
@@ -63,10 +63,10 @@ def pad_spectrum(
         X: a spectrum in NumPy's order, in any form of array that `fftn` takes.
         s: M along each axis, N or more; -1 for N.
         axes: the transformed dimensions; None means all, or the last len(s).
-        kind: required: "fft" for a whole spectrum, as `fftn` makes; "rfft" for
-            half of one along the last axis, as `rfftn` makes.
+        kind: required: "fft" for a whole spectrum, as of `fftn`; "rfft" for
+            half of one along the last axis, as of `rfftn`.
         n: N along the last axis of half a spectrum; by default 2 (m - 1) for m
-            numbers, as `irfftn`. An odd N needs it.
+            numbers. An odd N needs it.
         norm: that of your transforms: the factor is M / N for "backward",
             sqrt(M / N) for "ortho", 1 for "forward".
         spec, out_spec: as `fftn`.
@@ -79,8 +79,8 @@ def pad_spectrum(
         ValueError, TypeError: an argument that is missing or does not fit.
 
     Sends about a block per device for each sharded dimension, in a few
-    permutes, without a gather. Differentiable; its transpose is
-    `truncate_spectrum`, except for the waves of N / 2 periods.
+    permutes. Differentiable; its transpose is `truncate_spectrum`, except for
+    the waves of N / 2 periods.
 
     >>> X = jnp.array([4.0, 1.0, 2.0, 1.0])
     >>> mf.pad_spectrum(X, (8,), kind="fft").tolist()
@@ -191,7 +191,7 @@ def _check_sizes(changes: Sequence[Change], pads: bool) -> None:
 
 
 def _steps(start: Layout, changes: Sequence[Change]) -> tuple[Bands, ...]:
-    """Bands along each axis that changes, ordered so that no step sends rows that another drops or makes of zeros."""
+    """Bands along each axis that changes, ordered so that no step sends rows that another drops or adds."""
     steps = []
     for dim, old, new, half in changes:
         size = new // 2 + 1 if half else new
@@ -201,7 +201,7 @@ def _steps(start: Layout, changes: Sequence[Change]) -> tuple[Bands, ...]:
 
 
 def bands_of(old: int, new: int, half: bool) -> tuple[Band, ...]:
-    """The waves that two grids share along one dimension: first nonnegative wavenumbers, then negative ones.
+    """The waves that two grids share along a dimension: first nonnegative wavenumbers, then negative ones.
 
     The last band, at half of an even number of points, is split in two or added.
     """

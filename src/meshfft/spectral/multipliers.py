@@ -53,8 +53,8 @@ def multiply_spectrum(
         y = F^-1 (f(k_1, ..., k_d) F x),   k = 2 pi j / length along each axis
 
     Args:
-        x: a sharded, replicated or single-device array of samples of a
-            periodic function, or its parts (re, im).
+        x: samples of a periodic function, as a sharded, replicated or
+            single-device array, or its parts (re, im).
         f: called with the wavenumbers of each axis, which broadcast against
             one another and are 0 in padding; returns a factor that broadcasts
             to the spectrum, or a pytree of factors. If f(-k) is not the
@@ -66,9 +66,9 @@ def multiply_spectrum(
         odd: call f(*k, odd=q), where q is k, but 0 at the Nyquist frequency,
             for odd functions of k (see `wavenumbers`).
         spec, out_spec: as `fftn`; spec of x.
-        other options: as `fftn`, for the transform and the inverse. If lossy
-            messages are chosen, the L2 error is at most e |x| max|f|, where e
-            is the sum of the two errors that `print(mf.plan(...))` shows.
+        other options: as `fftn`. If lossy messages are chosen, the L2 error is
+            at most e |x| max|f|, where e is the sum of the two errors that
+            `print(mf.plan(...))` shows.
 
     Returns:
         The product, or a pytree of products, sharded as x; real if x is real.
@@ -77,7 +77,7 @@ def multiply_spectrum(
         ValueError, TypeError: an argument, or a factor of f, that does not fit.
 
     Costs a transform in the cheapest order, and an inverse for each result.
-    Outside `jit` f runs op by op; inside, it is fused with the rest.
+    Outside `jit` f runs op by op.
 
     >>> x = jnp.array([1.0, 2.0, 1.0, 0.0])
     >>> box = (6.283185307179586,)
@@ -116,7 +116,7 @@ def derivative(
     **how: Unpack[FieldHow],
 ) -> Transformed:
     """The derivative of a sharded array along an axis, or a mixed one along
-    several, through its spectrum: in a periodic box, or between walls.
+    several, in a periodic box or between walls.
 
         y = F^-1 ((i k)^order F x),   k = 2 pi j / length
 
@@ -127,8 +127,8 @@ def derivative(
         x, lengths, method, ..., out_spec: as `multiply_spectrum`; one number
             is the length of all axes, and between walls it is the length from
             wall to wall.
-        axis: the dimension; several for a mixed derivative, with an order for
-            each, such as axis=(0, 1), order=(1, 2).
+        axis: the dimension; several for a mixed derivative, such as
+            axis=(0, 1), order=(1, 2).
         order: order of the derivative.
         boundary: "periodic", "dirichlet" (x = 0 at the walls), "neumann" (slope
             0), or one for each of `axis`; samples as `poisson`.
@@ -138,15 +138,15 @@ def derivative(
         is real. It is exact for waves of less than N / 2 periods, and between
         walls for sines or cosines. At a wall it does not converge if x
         ("dirichlet") or its slope ("neumann") is not 0 there. Derivatives of
-        odd order are 0 for the wave of N / 2 periods and for the last sine
-        between walls (`wavenumbers` explains why).
+        odd order are 0 for the wave of N / 2 periods (see `wavenumbers`) and
+        for the last sine between walls.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs a transform along the axis and an inverse, in the cheapest order: for
-    p shards of the axis, two all-to-alls of (p - 1)/p of a device's block,
-    real if the array is. Differentiable.
+    Costs a transform along the axis and an inverse: for p shards of the axis,
+    two all-to-alls of (p - 1)/p of a device's block, real if the array is.
+    Differentiable.
 
     >>> x = jnp.array([0.0, 1.0, 0.0, -1.0])
     >>> mf.derivative(x, 0, lengths=6.283185307179586).round(4).tolist()
@@ -186,7 +186,7 @@ def _turned(there: Plan, orders: tuple[int, ...]) -> list[tuple[int, str]]:
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _onto_others(there: Plan, orders: tuple[int, ...]) -> Plan:
-    """The plan whose series the derivative has: sines for cosines, cosines for sines, where the order is odd."""
+    """The plan of the derivative's series: along `_turned` axes, sines for cosines and cosines for sines."""
     if not (turned := dict(_turned(there, orders))):
         return there
     transform, layout = there.transform, there.out_layout

@@ -29,14 +29,14 @@ class Plane(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The dimensions that are fixed at index 0: k2 = k3 = 0, and n2 if it was not transformed."""
+        """The dimensions fixed at index 0: k2 = k3 = 0, and n2 if it was not transformed."""
         fixed = [d for d in range(len(self.at)) if d not in self.dims]
         names = [f"${'k' if d in self.transformed else 'n'}_{{{d}}}$" for d in fixed]
         return " = ".join([*names, "0"]) if names else ""
 
 
 def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> list[Plane]:
-    """The planes through zero frequency in a picture: three, one for two dimensions, or one line.
+    """The planes through zero frequency.
 
     Shows the first three of the transformed `axes` with more than one value; other dimensions are fixed at index 0.
     """
@@ -47,7 +47,7 @@ def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> l
 
 
 def check_picture(path: str | Path, overwrite: bool = False) -> None:
-    """Raises ImportError, ValueError or OSError if a picture could not be drawn, before any work."""
+    """Raises ImportError, ValueError or OSError if a picture could not be drawn."""
     path = Path(path)
     if path.suffix not in KINDS:
         raise ValueError(f"{path} is no kind of picture that can be drawn: end it in {', '.join(KINDS)}")
@@ -112,5 +112,5 @@ def _limits(panels: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 def _ends(n: int) -> tuple[float, float]:
-    """The outer edges of the first and last of n shifted frequencies: half a cell beyond their middles."""
+    """The outer edges of the first and last of n shifted frequencies."""
     return -(n // 2) - 0.5, (n - 1) // 2 + 0.5
