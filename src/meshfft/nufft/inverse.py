@@ -3,9 +3,9 @@
     (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A by the plan and its adjoint, or as a convolution: see solvers
 
 The condition number of A is estimated from the extreme eigenvalues of Lanczos' matrices of A^H A: of STEPS steps from
-noise before the solution, and of all its steps after it. If the steps run out it is a lower bound. An error is raised
-if its square reaches the reciprocal of the precision, or of the least residual of the solution: then no digit is left.
-As in solvers, each program ends before the next one starts.
+noise, then of all steps of the solution. If the steps run out it is a lower bound. An error is raised if its square
+reaches the reciprocal of the precision or of the solution's residual, as no digit is left. Each program ends before the
+next one starts: see solvers.
 """
 
 import math
@@ -30,11 +30,11 @@ from .solvers import Operator, advance, dot, over
 
 STEPS = 60  # of Lanczos
 TINY = 1e-30  # singular values relative to the largest that count as 0
-ITERATIONS = 300  # at most, if the caller gives no number
+ITERATIONS = 300  # at most, by default
 
 
 class Limits(NamedTuple):
-    """Relative residual of the normal equations, most steps, and the weight of |x|^2."""
+    """Relative residual, most steps, and the weight of |x|^2."""
 
     tol: float | None = None
     iterations: int | None = None
@@ -139,7 +139,6 @@ def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
 
 
 def _ends(taken: list[tuple[float, float]]) -> tuple[float, float]:
-    """The extreme eigenvalues of Lanczos' matrix."""
     from scipy import linalg  # importing takes 0.25 s
 
     lengths, ratios = np.array(taken).T
@@ -148,7 +147,7 @@ def _ends(taken: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _solved(normal: Operator, b: Any, steps: int, tol: float) -> tuple[Any, list[tuple[float, float]]]:
-    """The x with normal(x) = b to a relative residual, and the coefficients of the steps taken."""
+    """The x with normal(x) = b, and the coefficients of the steps."""
     size = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(b)) or 1.0  # squares of tiny numbers underflow
     b = ended(jax.tree.map(lambda leaf: leaf / size, b))
     now, taken = Iterate(jax.tree.map(jnp.zeros_like, b), b, b, ended(dot(b, b))), list[tuple[float, float]]()

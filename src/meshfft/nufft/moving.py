@@ -93,7 +93,7 @@ def _cells(plan: Planned, unit: str, coords: Array) -> Array:
 
 @functools.lru_cache(maxsize=8)
 def _positions(plan: Planned) -> tuple[Array, ...]:
-    """Planned positions in the layout of values, as a sum of two floats."""
+    """Planned positions stored as values, as a sum of two floats."""
     real, mesh, spec = real_dtype(plan.whole.dtype), plan.whole.mesh, _layout(plan).spec
     turns = plan.points.in_turns.T.reshape(-1, *plan.points.shape)
     high = turns.astype(real)
@@ -116,7 +116,7 @@ def _points_first(plan: Planned, turns: Array) -> Array:
 
 
 def _in_slots(plan: Planned, numbers: Array) -> Any:
-    """Real numbers (d, points), as stored, permuted to the plan's order."""
+    """Real numbers (d, points) permuted to the plan's order."""
     whole = plan.whole
     step, after = whole.walk.pairs[-1]
     walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True)

@@ -4,16 +4,14 @@
     wavelet            K x = x                                        f(y) = sum |details of W y|
     proximal step      the z with the least t f(z) + |z - y|^2 / 2
 
-Arrays may be sharded in any way. `jnp.roll` fetches a pixel s ahead: one permute of s rows, or two if a block has
-fewer.
+`jnp.roll` fetches a pixel s ahead: one permute of s rows, or two if a block has fewer.
 
 W is orthogonal, for any size. At level l, with s = 2^l, averages are at the multiples of s in all dimensions, and each
 pair along a dimension, of m and n pixels, becomes an average and a detail, in place:
 
     [a b; b -a] (x_i, x_{i+s}),   a = sqrt(m / (m + n)),   b = sqrt(n / (m + n))
 
-It is its own inverse. m and n differ only at the end of a dimension. Details of a constant image are 0; averages of the
-last level are not penalised.
+It is its own inverse. m and n differ only at the end of a dimension. Averages of the last level are not penalised.
 
 Source: Girardi and Sweldens, "A new class of unbalanced Haar wavelets", J. Fourier Anal. Appl. 1997.
 """
@@ -60,7 +58,6 @@ def gradient(x: Array, dims: int | None = None) -> Array:
 
 @jax.jit
 def divergence(slopes: Array) -> Array:
-    """The transpose of `gradient`."""
     first = slopes[0].ndim - len(slopes)
     return jnp.sum(jnp.stack([jnp.roll(one, 1, first + j) - one for j, one in enumerate(slopes)]), 0)
 
@@ -113,7 +110,6 @@ def _pairs(size: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _multiples(shape: tuple[int, ...], dims: int, step: int) -> Array:
-    """Whether all of the last indices are multiples of a step."""
     along = [
         (np.arange(n) % step == 0).reshape(line_shape(dim, len(shape)))
         for dim, n in enumerate(shape)

@@ -3,9 +3,8 @@
     every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
     every device:    block' = block, followed in its first dimension by rows of all received tiles
 
-A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner sends the tiles under lent
-chunks, with halo; the helper interpolates and holds the values. Type 1 runs in reverse. Invariant: tiles that pad a
-message have no points, so they add nothing. Host only, O(M).
+A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner sends tiles with halo; the
+helper interpolates and holds the values. Type 1 runs in reverse. Tiles that pad a message have no points.
 """
 
 import dataclasses
@@ -29,11 +28,11 @@ class Round(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lent:
-    tables: Tables[np.ndarray]  # chunks that each device keeps, then borrowed ones
-    rounds: tuple[Round, ...]  # tile i of a round is received behind the tiles of earlier rounds
-    order: np.ndarray  # slot of each point among those of all devices
+    tables: Tables[np.ndarray]  # of chunks that each device keeps, then of borrowed ones
+    rounds: tuple[Round, ...]  # received in order, tile behind tile
+    order: np.ndarray  # slot of each point
     load: np.ndarray
-    rows: int  # first-dimension rows for tiles, behind a block
+    rows: int  # of tiles, behind a block
     at: np.ndarray  # first cell (tiles, d) of each received tile, in the block with halo and tiles
 
 
@@ -41,14 +40,14 @@ class _Loan(NamedTuple):
     owner: int
     helper: int
     chunk: np.ndarray  # numbers among the owner's chunks
-    tile: np.ndarray  # tile of every chunk, from 0
+    tile: np.ndarray  # of every chunk, from 0
     start: np.ndarray  # first cells (tiles, d), in the owner's block
 
 
 def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL) -> Lent:
     """Lends chunks until no device has much more than the mean number.
 
-    A point may touch `reach` cells along each dimension; `block` is the shape of a device's block with its halo.
+    A point touches up to `reach` cells along each dimension; `block` is the shape of a device's block with halo.
     """
     tables, devices = placed.tables, len(placed.tables.count)
     each, chunk = tables.start.shape[1], placed.chunk
@@ -118,7 +117,7 @@ def _changes(start: np.ndarray) -> np.ndarray:
 
 
 def _rounds(loans: list[_Loan]) -> list[list[_Loan]]:
-    """Rounds of loans of similar size: largest first, each in the first round with both devices free."""
+    """Loans of similar size share a round: largest first, each in the first round with both devices free."""
     rounds: list[list[_Loan]] = []
     busy: list[set[int]] = []
     for loan in sorted(loans, key=lambda loan: -len(loan.start)):
@@ -147,7 +146,7 @@ def _ragged(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def _chosen(tables: Tables[np.ndarray], source: np.ndarray, chunk: int) -> Tables[np.ndarray]:
-    """Tables of the chunks `source` (devices, chunks), numbered over all devices; -1 is empty."""
+    """Tables of the chunks `source` (devices, chunks); -1 is empty."""
 
     def rows(values: np.ndarray, slots: int, empty: int) -> np.ndarray:
         width = values.shape[2:]
@@ -165,7 +164,6 @@ def _chosen(tables: Tables[np.ndarray], source: np.ndarray, chunk: int) -> Table
 
 
 def _moved_to(tables: Tables[np.ndarray], tile: np.ndarray, at: np.ndarray, chunk: int) -> Tables[np.ndarray]:
-    """Tables with borrowed tiles' chunks at the received places; tile -1 is not borrowed."""
     borrowed = tile >= 0
     start = tables.start.copy()
     start[borrowed] = at[tile[borrowed]]

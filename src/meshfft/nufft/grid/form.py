@@ -3,9 +3,8 @@
 A point is at offset v in (-1/2, 1/2] cells from the middle of the W = width + 2 slack cells that it may touch. Cell l
 of these has the weight phi(l - (W - 1)/2 - v). Invariant: an empty slot has cell -1 and weight 0, whatever its offset.
 
-On one core of an EPYC 9004 (complex64, eight blocks) a point costs LEAST + ROW W^(d-1) + CELL W^d. Gathers take 1.5 to
-7 times the time, tiles 3 to 15 times. GPU costs are operation counts. Strips for TPUs (tpu/gridding.py) compile to
-within a third of the counts here.
+On a core of an EPYC 9004 (complex64) a point costs LEAST + ROW W^(d-1) + CELL W^d. Gathers take 1.5 to 7 times the
+time, tiles 3 to 15 times. GPU costs are operation counts.
 """
 
 import dataclasses
@@ -21,7 +20,7 @@ KINDS = {"cpu": "points", "gpu": "gather", "tpu": "tiles", "xla": "tiles"}  # "x
 Outs = tuple[tuple[int, ...], ...]  # for each value of a point, dimensions whose window is replaced by its derivative
 CHUNKS = {"points": 4, "gather": 4, "tiles": 32, "strips": 128}  # slots per chunk
 TILES = {"points": (256, 16), "gather": (256, 16), "tiles": (32, 16, 8)}  # cells of a tile side, by dimensions
-# Operations that eight devices on two cores (the chip "cpu") perform in the time of each part
+# Operations of the chip "cpu" (eight devices on two cores) in the time of each part
 LEAST, ROW, CELL = 240, 16, 14
 
 
@@ -37,10 +36,10 @@ class Slots:
 @dataclasses.dataclass(frozen=True)
 class Form:
     kind: str  # "points", "gather", "tiles", or "strips": tiles with shapes for TPUs
-    tile: tuple[int, ...]  # shape of the tile with the lowest cells of a chunk's points
+    tile: tuple[int, ...]  # tile of the lowest cells of a chunk's points
     chunk: int
     width: int
-    slack: int  # cells by which a point may have moved, in either direction
+    slack: int  # cells by which a point may have moved
     coefficients: tuple[float, ...]  # of the window, see `window.phi`
 
     @property

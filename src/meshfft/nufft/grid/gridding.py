@@ -3,8 +3,8 @@
     interpolate   r[j] = sum_l prod_i phi(l_i; v_j) Y[cell_j + l]
     spread        Y[g] = sum_j prod_i phi(g_i - cell_j,i; v_j) r[j],   its exact transpose: nothing is conjugated
 
-over the W = width + 2 slack cells of each dimension. All coils share the weights. Slots beyond the `count` chunks with
-points take no time. The form selects point_grid.py or
+over the W = width + 2 slack cells of each dimension. Slots beyond the `count` chunks with points take no time. The form
+selects point_grid.py or
 
 gather  many points at a time, one cell after another: 4 W^d flops a point and coil, with as many scattered accesses.
         The loop over the W^d cells is not unrolled: 343 gathers took minutes to compile.
@@ -48,8 +48,8 @@ def kernels_of(form: Form) -> Gridding:
 def interpolate(block: Array, slots: Slots, form: Form, *outs: tuple[int, ...]) -> Array:
     """Values (C, slots) at a device's points from its block (C, B_1, .., B_d) with halo; 0 in empty slots.
 
-    Each of `outs` lists dimensions whose window is replaced by its derivative in the offset; a repeated one has the
-    second order. Several make (C outs, slots), those of a coil together.
+    Each of `outs` lists dimensions whose window is replaced by its derivative in the offset; a repeated one has
+    the second derivative. Several make (C outs, slots), those of a coil together.
     """
     outs = outs or ((),)
     zeros = _zeros((block.shape[0] * len(outs), slots.cell.shape[0]), block, slots)
@@ -63,7 +63,7 @@ def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], *out
 
 
 def _zeros(shape: tuple[int, ...], given: Array, slots: Slots) -> Array:
-    """Initial carry of a loop, varying over the same mesh axes as its iterations."""
+    """Initial carry of a loop, varying over the mesh axes of its iterations."""
     zeros = jnp.zeros(shape, given.dtype)
     return varying([zeros, given, slots.cell, slots.offset, slots.start, slots.count], frozenset())[0]
 

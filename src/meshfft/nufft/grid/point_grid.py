@@ -6,7 +6,7 @@
 The weights of a group of points are computed together, to fill vector registers; then a loop runs over the points. XLA
 compiles it into one function if an iteration touches less than 1024 bytes, or if `xla_cpu_small_call` asks for it;
 otherwise an iteration costs 60 ns more. Asking when XLA would do so anyway, or with constants in the loop, may crash
-its compiler (jaxlib 0.10.2). Costs 4 W^d flops a point and coil. Sorted points keep cells in cache.
+its compiler (jaxlib 0.10.2). Costs 4 W^d flops a point and coil.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from .form import Form, Outs, Slots, group_at, groups
 
 Orders = tuple[int, ...]  # of the derivative of the window, by dimension
-SMALL = 1024  # bytes below which XLA makes the loop a function unasked
+SMALL = 1024  # bytes below which XLA makes a function unasked
 GROUP = 1024  # points whose weights are computed at once, to stay in cache
 
 

@@ -111,7 +111,7 @@ def polynomial(coefficients: tuple[float, ...], t: X) -> X:
 def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
     """The narrowest window whose error in `dims` dimensions is at most `tol` for every point and mode.
 
-    Raises ValueError if the type cannot hold the tolerance at this sigma, or if sigma is not in [1.1, 4].
+    Raises ValueError if the type cannot hold the tolerance, or if sigma is not in [1.1, 4].
     """
     least = LEAST_TOL[np.dtype(dtype).name]
     if not isinstance(sigma, int | float) or not 1.1 <= sigma <= 4:
@@ -126,7 +126,7 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
 
 @functools.lru_cache(maxsize=256)
 def gain(made: Window) -> float:
-    """Factor by which the window and the division by phihat magnify fine-grid rounding, in one dimension."""
+    """Factor by which the window and its division magnify fine-grid rounding, in one dimension."""
     xi = np.linspace(-0.5, 0.5, 101)
     grid, modes = made.transform(xi), made.transform(xi / made.sigma)
     return math.sqrt(np.mean(grid**2) * np.mean(modes**-2.0))
@@ -134,7 +134,7 @@ def gain(made: Window) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _window(tol: float, sigma: float, dims: int, name: str) -> Window:
-    """The narrowest window that leaves room for rounding, which wide windows of coarse grids magnify."""
+    """The narrowest window that leaves room for rounding."""
     rounding = math.inf
     for one in (fitted(width, sigma) for width in WIDTHS):
         if one.worst * dims <= tol:
@@ -184,7 +184,7 @@ def prolate(bandwidth: float) -> WindowProfile:
 
 
 def errors(phi: WindowProfile, width: int, sigma: float) -> tuple[float, float]:
-    """Relative errors of a 1-D transform: root mean square over points and modes, and maximum."""
+    """Relative errors of a 1-D transform over points and modes: root mean square and maximum."""
     z, weights = _gauss()
     # Points and modes for the mean, then cell edges, and modes clustered at the band's end.
     t = np.append((np.arange(40) + 0.5) / 40, [0, 1])
