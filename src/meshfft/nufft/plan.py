@@ -2,8 +2,7 @@
 
     c_j = scale sum_n x[n] exp(-2 pi i k_j . n)          (type 2; type 1 is its adjoint)
 
-Values have the caller's layout or the plan's order: slots on the devices that own their points, where only halos are
-sent.
+Values have the caller's layout or the plan's order: slots on the devices that own their points.
 """
 
 import dataclasses
@@ -165,7 +164,7 @@ class ScatteredPlan(PointsPlan):
         return self._exchanged(values, *self.walk.pairs[-1], tail=1)
 
     def _exchanged(self, values: AnyArray, step: Step, layout: Layout, tail: int) -> Any:
-        """Exchanges values of the batch, or of the points alone, the last `tail` dimensions."""
+        """Exchanges values; those of the points alone have `tail` dimensions."""
         if np.ndim(values) == tail:
             layout = layout.along(range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype

@@ -46,7 +46,7 @@ LOG = logging.getLogger("meshfft")
 
 
 def plan_to_points(problem: ScatteredProblem) -> PointsPlan:
-    """The plan from an image to values as the caller has or wants them, by the method asked for or the cheaper one."""
+    """The plan from an image to values, by the method asked for or the cheaper one."""
     if problem.method == "kdft" or problem.points.size == 0:
         plan = ring_plan(problem)
     elif problem.points.known:
@@ -117,7 +117,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
 def _working(
     post: PostTransform, layout: Layout
 ) -> tuple[Tables[np.ndarray], np.ndarray, tuple[TileBalance, np.ndarray] | None]:
-    """Tables of points by working device, the slot of each point, and the tile exchange, if any."""
+    """Tables of points by working device, slots of points, and the tile exchange, if any."""
     placed, dims, halo = post.placed(layout), post.problem.dims, post.reach - 1
     if not post.balanced:
         return placed.tables, placed.order, None
@@ -131,7 +131,7 @@ def _working(
 
 
 def _window_alone(post: PostTransform, layout: Layout, slots: int, most: int, balance: TileBalance | None) -> Walk:
-    """Walk from points to the fine grid and back, without phases and batch dimensions."""
+    """Walk from points to the fine grid and back, without phases and batch."""
     bare, dims = layout.along(post.problem.dims), tuple(range(len(post.grid)))
     balance = None if balance is None else dataclasses.replace(balance, along=dims)
     start = post.problem.start.along(post.problem.dims)
@@ -165,7 +165,7 @@ def traced_walk(problem: ScatteredProblem) -> Walk:
 
 
 def rings(problem: ScatteredProblem) -> tuple[Step, ...]:
-    """The direct sums that may replace a grid; none without matrix units, where a grid is faster."""
+    """Direct sums that may replace a grid; none without matrix units, where a grid is faster."""
     if problem.method != "auto" or problem.origin != "corner" or problem.machine.chip.side == 1:
         return ()
     steps = _ring_steps(problem._replace(points=anywhere(problem.points)), _unit(problem.points))
@@ -173,7 +173,7 @@ def rings(problem: ScatteredProblem) -> tuple[Step, ...]:
 
 
 def ring_plan(problem: ScatteredProblem) -> PointsPlan:
-    """The plan of the direct sum; with no points, of an empty sum."""
+    """The plan of the direct sum."""
     if problem.origin != "corner" and problem.points.size:
         raise ValueError(f"method 'kdft' has origin 'corner', this is {problem.origin!r}: use method='auto'")
     machine, start, itemsize = problem.machine, problem.start, problem.dtype.itemsize

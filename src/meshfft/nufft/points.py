@@ -130,7 +130,7 @@ class Scattered:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the points, which values at them have."""
+        """The shape of the points."""
         return tuple(self.coords.shape[:-1])
 
     @property
@@ -169,14 +169,14 @@ class Scattered:
         return np.asarray(turns_of(flat))
 
     def operand(self, real: DTypeLike) -> Logarithm[Limbs] | Logarithm[Array]:
-        """Coordinates for a ring of dense products, by dimension first; known ones as limbs."""
+        """Coordinates for a ring of dense products, dimension first; known ones as limbs."""
         if self.known:
             return _limbs(self, np.dtype(real))
         radius = None if self.log_radius is None else jnp.moveaxis(jnp.asarray(self.log_radius), -1, 0)
         return Logarithm(jnp.moveaxis(jnp.asarray(self.coords), -1, 0), radius)
 
     def check_range(self, sizes: Sequence[int], real: DTypeLike) -> None:
-        """Raises ValueError if a product of powers at a point leaves the range of the type."""
+        """Raises ValueError if powers at a point leave the range of the type."""
         if not isinstance(self.log_radius, np.ndarray) or not self.size:
             return
         reach = np.abs(self.log_radius.reshape(-1, self.dims)) @ (np.array(sizes) - 1.0)
@@ -213,7 +213,7 @@ def known_kind(points: object) -> Scattered:
 
 
 def anywhere(points: Scattered) -> Scattered:
-    """Points of the same shape and unit without coordinates: the cache key of plans."""
+    """Points of this shape and unit without coordinates: the cache key of plans."""
     shaped: Any = jax.ShapeDtypeStruct(points.coords.shape, np.float32)
     return Scattered(shaped, points.unit, None if points.log_radius is None else shaped)
 
@@ -250,7 +250,7 @@ def _with_radius(coords: Floats, unit: Unit, radius: PointValues | None) -> Scat
 
 
 def _received(coords: PointValues) -> Floats:
-    """Coordinates as a read-only float64 array, or as a tracer."""
+    """A read-only float64 array, or a tracer."""
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")
     held = to_host(coords) if isinstance(coords, Array) and not isinstance(coords, Tracer) else coords

@@ -5,8 +5,7 @@
     known points    TileBalance, if owners are crowded -> Interpolate
     traced points   RingGrid, or with a capacity PointExchange
 
-The search prices these steps for each layout of the grid: halos are cheap in blocks and expensive in thin slabs. The
-device with the most points sets the time.
+The search prices these steps for each layout of the grid. The device with the most points sets the time.
 """
 
 import contextlib
@@ -41,7 +40,7 @@ MOST_CELLS = 2**31 - 1  # along a dimension: cells are 32-bit integers
 @dataclasses.dataclass(frozen=True)
 class PostTransform:
     problem: ScatteredProblem
-    grid: tuple[int, ...]  # cells along transformed dimensions
+    grid: tuple[int, ...]  # along transformed dimensions
     window: Window
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
@@ -174,7 +173,7 @@ def even_walk(
     find: Callable[[Problem], Walk],
     instead: tuple[Step, ...] = (),
 ) -> tuple[Walk, tuple[int, ...]]:
-    """The cheapest FFT of some dimensions, padded from `least` to fast lengths that its last layout divides."""
+    """The cheapest FFT, padded from `least` to fast lengths that its last layout divides."""
     devices = math.prod(start.parts)
     for growth in (1, GROWTH, math.inf):
         sizes = tuple(fast_length(n, devices, growth) for n in least)
@@ -190,7 +189,7 @@ def _divided(walk: Walk, dims: tuple[int, ...]) -> bool:
 
 
 def fast_length(least: int, devices: int, growth: float) -> int:
-    """A fast length of at least `least`, divisible by as many devices as a growth of at most `growth` allows."""
+    """A fast length of at least `least`, divisible by as many devices as `growth` allows."""
     from scipy import fft  # importing takes 0.2 s
 
     lengths = {m: m * int(fft.next_fast_len(-(-least // m))) for m in range(1, devices + 1) if devices % m == 0}

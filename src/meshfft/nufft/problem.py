@@ -1,7 +1,4 @@
-"""The problem of a transform at scattered points: image, points, devices and options, checked.
-
-Values have the dimensions of the points, cut by the mesh axes that cut the transformed dimensions.
-"""
+"""The problem of a transform at scattered points: image, points, devices and options, checked."""
 
 import dataclasses
 import math
@@ -71,7 +68,7 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def middles(self) -> tuple[int, ...]:
-        """Distance from the samples' origin to that of the phase shift, along each dimension."""
+        """Distance from the samples' origin to that of the phase shift, by dimension."""
         return tuple(0 if self.origin == "centre" else n // 2 for n in self.modes)
 
     @property
@@ -84,7 +81,7 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def at_points(self) -> Layout | None:
-        """The layout of the caller's values without batch dimensions."""
+        """The layout of the caller's values without batch."""
         values = self.values
         return None if values is None else values.along(range(values.ndim - len(self.points.shape), values.ndim))
 
@@ -145,7 +142,7 @@ def problem_of_values(
     options: Mapping[str, Any],
     out_spec: Spec | None = None,
 ) -> ScatteredProblem:
-    """The problem of the adjoint: values in this setting, and an image of these sizes, cut by `out_spec`."""
+    """The problem of the adjoint: values, and an image of these sizes, cut by `out_spec`."""
     image = _image_layout(setting, points, sizes, axes, out_spec)
     return problem_of(setting, image, points, axes, dtype, dots, {**options, "values": setting.start})
 
@@ -249,7 +246,7 @@ def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str,
 
 
 def brought(request: Request, layout: Layout) -> Request:
-    """Values in the layout that a plan's adjoint takes."""
+    """Values in `layout`, which a plan's adjoint takes."""
     setting = request.setting
     if setting.start == layout:
         return request

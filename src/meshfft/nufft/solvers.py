@@ -7,8 +7,8 @@
 A^H W A depends on differences of positions only, so it is a convolution on a circle of 2 N - 1 or more. q is one
 adjoint transform, lambda is real, and applications need no points.
 
-Arrays may be sharded in any way. Invariant: each program ends before the next one starts, because on CPUs two programs
-can deadlock when each holds threads that the other needs.
+Invariant: each program ends before the next one starts, because on CPUs two programs can deadlock when each holds
+threads that the other needs.
 """
 
 import dataclasses
@@ -185,10 +185,10 @@ class NormalPlan:
     """A^H W A of a plan at scattered points, made by its `normal`."""
 
     forward: Plan  # transform to the circle, with padding
-    kernel: Array  # lambda, real, in the last layout of `forward` without batch dimensions
+    kernel: Array  # lambda, in the last layout of `forward` without batch
 
     def __call__(self, x: AnyArray) -> Any:
-        """A^H W A x of an image in the plan's layout; Hermitian, and differentiable in x."""
+        """A^H W A x of an image in the plan's layout; differentiable in x."""
         batch = tuple(d for d in range(self.forward.in_layout.ndim) if d not in self.forward.transform.dims)
         with jax.ensure_compile_time_eval():
             kernel = jnp.expand_dims(self.kernel, batch)
@@ -209,7 +209,7 @@ def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
 
 
 def _nothing(layout: Layout) -> tuple[()]:
-    """No steps follow on a circle, so the search may end in any layout."""
+    """The search may end in any layout."""
     return ()
 
 

@@ -4,12 +4,11 @@
     Y[g] -> Y[g] product over dimensions of exp(sign 2 pi i g (N // 2) / G)               PhaseShift
     block -> block, followed in its first dimension by rows with lent tiles               TileBalance
 
-n - N // 2 is at most N / 2 from 0, where phihat is large. phihat is even, so modes are counted from -N // 2. The FFT
-counts from 0, and PhaseShift makes up for it; with G = 2 N its factors are powers of i.
+phihat is even and large for |n| <= N / 2, so modes are counted from -N // 2. The FFT counts from 0, and PhaseShift
+makes up for it; with G = 2 N its factors are powers of i.
 
-TileBalance lends tiles to devices with fewer points. In a round, each device sends and receives at most one message of
-tiles, by one permute; nufft/grid/balance.py plans the rounds. The starts of tiles are an operand. The transpose adds
-the rows to the blocks they were copied from, and drops them.
+TileBalance lends tiles to devices with fewer points, in rounds of one permute (nufft/grid/balance.py). The starts of
+tiles are an operand. The transpose adds the rows to the blocks they were copied from.
 """
 
 import dataclasses
@@ -141,7 +140,6 @@ class TileBalance(TakesTables, Wired):
         return table_specs(operand, self.axes(layout))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Tiles are copied out, sent and copied in; the block is copied once."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         rest = math.prod(layout.block[d] for d in range(layout.ndim) if d not in self.along)
         sizes = [self.message_bytes((tiles, rest, *self.tile), itemsize) for _, tiles in self.rounds]

@@ -7,8 +7,8 @@ many slots on every device, 0 in empty ones. Points may move by up to `slack` ce
 
 ValueExchange: from slots to the caller's dimensions, by gathers before and after one all-to-all. All pairs send as many
 values as the fullest pair, which may have 30 times the mean. Then two all-to-alls are cheaper: each device deals its
-values out to all devices in turn, and these send them on, so that all pairs have nearly as many. The transpose of a
-permutation is its inverse, so both directions are gathers.
+values out to all devices, which send them on. The transpose of a permutation is its inverse, so both directions are
+gathers.
 """
 
 import dataclasses
@@ -37,8 +37,8 @@ from ..grid.gridding import kernels_of
 from .point_step import PointStep, TakesTables, grid_back, grid_last, own_tables, table_specs
 
 NEAR = 1e-4  # tolerance relative to the slack, for rounding
-GATHER_PASSES = 4  # passes over memory of a gather of single numbers
-ValuePlace = tuple[np.ndarray, int]  # position of each value on its device, and how many the device has
+GATHER_PASSES = 4  # over memory, of a gather of single numbers
+ValuePlace = tuple[np.ndarray, int]  # position of each value, and how many values its device has
 
 
 class Moved(NamedTuple):
@@ -66,7 +66,6 @@ class Interpolate(PointStep, Kernels):
         return table_specs(operand, self.axes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """The window of every point; the block is read once."""
         d, coils = len(self.along), self.batch(layout)
         grid, slots = math.prod(self.grid.block), math.prod(self.points.block)
         flops, nbytes = cost(self.form, self.most, d, coils, itemsize, chip.name)
@@ -110,17 +109,17 @@ class Interpolate(PointStep, Kernels):
 
 
 class Ways(NamedTuple):
-    """Gathers of both directions, with an all-to-all after each but the last; an index beyond the end reads 0."""
+    """Gathers of both directions, with all-to-alls between them; an index beyond the end reads 0."""
 
-    home: tuple[np.ndarray | Array, ...]  # each (devices, values that the device then holds)
+    home: tuple[np.ndarray | Array, ...]  # each (devices, values)
     back: tuple[np.ndarray | Array, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class ValueExchange(TakesTables, Wired):
-    slots: Layout  # layout of values in the plan's order, without batch dimensions
+    slots: Layout  # of values in the plan's order, without batch
     points: Layout
-    most: tuple[int, ...]  # most values of a pair of devices, in each all-to-all on the way home
+    most: tuple[int, ...]  # values of a pair of devices, in each all-to-all on the way home
     _: dataclasses.KW_ONLY
     slot: int | None = 0
 
@@ -195,7 +194,7 @@ def exchange_of(
 ) -> tuple[ValueExchange, Ways]:
     """The step from slots, the last dimension of `before`, to the caller's points, and its tables.
 
-    `order` has the slot of each point, among those of all devices.
+    `order` has the slot of each point.
     """
     slots = before.along([-1])
     parts, each, here = slots.parts[0], slots.block[0], math.prod(points.block)
@@ -248,7 +247,7 @@ def _way(
 
 
 def _homes(points: Layout, cuts: Cuts) -> tuple[np.ndarray, np.ndarray]:
-    """Ring number of the device that holds each point, and the position there."""
+    """Ring number of each point's device, and the position there."""
     axes, sizes = [axis for by in points.axes for axis in by], {cut.axis: cut.parts for cut in cuts}
     ring = np.arange(math.prod(sizes.values())).reshape([cut.parts for cut in cuts])
     numbers = ring.transpose([[cut.axis for cut in cuts].index(axis) for axis in axes]).ravel()

@@ -4,8 +4,8 @@
     V_m[j, n] = r_jm^-n exp(sign 2 pi i k_jm n)  rows of Vandermonde matrices, k in fixed-point turns; r is mostly 1
     u = G k mod G                                the place on a grid of G cells: integer cell, and offset
 
-The values are cut by the mesh axes that cut the dimensions `along`; batch dimensions are first, in their order.
-Invariant: a multiple n k is exact modulo a turn. Phases of a coordinate that is not finite are NaN.
+The values are cut by the mesh axes that cut the dimensions `along`; batch dimensions are first. Invariant: a multiple
+n k is exact modulo a turn. Phases of a coordinate that is not finite are NaN.
 """
 
 import dataclasses
@@ -57,9 +57,9 @@ class TakesTables(Reversible, Takes):
 class PointStep(TakesTables):
     """Values at points from dimensions of an array, or with `transposed` the reverse. Abstract."""
 
-    along: tuple[int, ...]  # dimensions of the array, one for each coordinate
-    grid: Layout  # layout of these alone: image samples, or cells of a fine grid with halos
-    points: Layout  # layout of the values, without batch dimensions
+    along: tuple[int, ...]  # of the array, one for each coordinate
+    grid: Layout  # of these alone: image samples, or cells of a fine grid with halos
+    points: Layout  # of the values, without batch dimensions
     _: dataclasses.KW_ONLY
     sign: int = -1
     slot: int | None = 0
@@ -114,7 +114,7 @@ class CoordinateStep(PointStep):
         return self.unit is None
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        """Coordinates (d, ...) in the layout of the values."""
+        """Coordinates (d, ...) stored as the values."""
         points = self.points
 
         def stored(leaf: Array | np.ndarray) -> Array | np.ndarray:
@@ -165,7 +165,7 @@ class Coordinates(NamedTuple):
         return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, x.ndim - 1), self)
 
     def in_chunks(self, size: int) -> "Coordinates":
-        """Chunks of `size` points along a new first dimension; the last is padded."""
+        """Chunks of `size` points along a new first dimension, padded."""
         short = -self.size % size
 
         def cut(x: Array) -> Array:
@@ -176,7 +176,7 @@ class Coordinates(NamedTuple):
 
 
 def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coordinates:
-    """Coordinates from floats (dims, ...) in `unit`, or from limbs if it is None, for phases of type `real`."""
+    """Coordinates from floats (dims, ...) in `unit`, or from limbs if it is None."""
     angle, radius = jax.tree.map(lambda leaf: leaf.reshape(dims, -1), operand)
     if unit is None:
         return Coordinates(angle, jnp.zeros(angle[0].shape[1:], real), radius)
@@ -188,7 +188,7 @@ def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coord
 
 
 def located(place: Limbs, cells: Array | int, width: int, real: np.dtype) -> tuple[Array, Array]:
-    """Lowest cell that a window touches around a place on a ring of cells, and the offset, from -1/2 to 1/2."""
+    """Lowest cell that a window touches around a place on a ring of cells, and the offset."""
     whole, high, *low = place
     ahead = high ^ np.uint32(2**31) if width % 2 == 0 else high
     nearest = ahead.astype(jnp.int32)  # from the cell's middle for even windows, from its lower end for odd ones

@@ -6,8 +6,7 @@ Points stay on their devices, and blocks of the image are sent around one ring o
 takes its points in chunks: V_1 times a block is a matrix product, and V_2, V_3, ... are applied row by row, so that
 V_1 x V_2 x ... is never stored. In the transpose values stay, and sums of blocks of the image are sent.
 
-Invariant: a phase n k is reduced modulo a turn in fixed point. A point with a coordinate that is not finite has the
-value NaN.
+A phase n k is reduced modulo a turn in fixed point. A point with a coordinate that is not finite has the value NaN.
 """
 
 import dataclasses
@@ -72,7 +71,7 @@ class RingPoints(CoordinateStep, Wired):
         return min(max(NUMBERS // max(beside, 1), LEAST), CHUNK, max(math.prod(self.points.block), 1))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """p products of the chunks' first factors with a block, and row-by-row work for the other factors."""
+        """p products of the chunks' first factors with a block, and row-by-row work for the rest."""
         parts, count, batch = math.prod(self.grid.parts), math.prod(self.points.block), self.batch(layout)
         image, values = (math.prod(one.block) for one in self.ends(layout))
         sides = [self.grid.block[j] for j in self._order]
@@ -142,7 +141,7 @@ class RingPoints(CoordinateStep, Wired):
         return like(shard, tuple(y.reshape(-1, y.shape[-1])[: points.size] for y in chunks))
 
     def _sums(self, values: Block, points: Coordinates, position: Array) -> Block:
-        """Sums of local values for the block at a ring position: (first side, other sides and batch)."""
+        """Sums of local values for the block at a ring position, as `_flat`."""
         planes, starts = split(values), self._starts(position)
         first, *others = self._order
 
@@ -200,7 +199,7 @@ def _row_sums(matrix: Planes, y: Planes) -> Planes:
 
 
 def _outer(matrix: Planes, y: Planes) -> Planes:
-    """matrix[j, n] y[j, ...], row by row: the transpose of `_row_sums`, with separate dimensions."""
+    """matrix[j, n] y[j, ...], row by row: the transpose of `_row_sums`."""
     a, b = (part.reshape(*part.shape, *[1] * (y[0].ndim - 1)) for part in matrix)
     re, im = (part[:, None] for part in y)
     return a * re - b * im, a * im + b * re

@@ -8,11 +8,11 @@ RingGrid: points stay, and the grid circulates on one ring. Every device interpo
 arrives. Nothing can overflow. In the transpose values stay and sums of blocks are sent.
 
 PointExchange: the grid stays, and points are sent to the owners of their cells. Each pair of devices exchanges `slots`
-points, filled or not, in one all-to-all; values return in another. Points without a slot have the value NaN, and in the
-transpose all sums are NaN, so that no error is silent.
+points in one all-to-all; values return in another. Points without a slot have the value NaN, and in the transpose all
+sums are NaN.
 
-Invariant: u = G k mod G is a fixed-point number, which splits into cell and offset exactly. A point with a coordinate
-that is not finite has the value NaN.
+Invariant: u = G k mod G is in fixed point, and splits into cell and offset exactly. A point with a coordinate that is
+not finite has the value NaN.
 """
 
 import dataclasses
@@ -126,7 +126,7 @@ class RingGrid(CoordinateStep, Wired):
         return jnp.zeros_like(values).at[:, points.order].set(values, unique_indices=True)
 
     def _sums(self, values: Array, points: Sorted) -> Array:
-        """This device's block (batch, *cells) of the sum over values on all devices."""
+        """This device's block (batch, *cells) of the sum over all values."""
         mine = jnp.pad(jnp.take(values, points.order, 1), ((0, 0), (0, points.size)))
 
         def term(at: Array) -> Array:
@@ -269,7 +269,7 @@ class PointExchange(RingGrid):
         return jnp.where(at < last, at, points.size).ravel(), last[:, 0] - first[:, 0] > self.slots
 
     def _came(self, points: Sorted, at: Array) -> Slots:
-        """Slots received from all devices; cells and offsets are sent as one message of integers."""
+        """Slots from all devices; cells and offsets are one message of integers."""
         mine = (at < points.size)[:, None]
         cell, offset = jnp.where(mine, points.cell[at], -1), points.offset[at]
         bits = lax.bitcast_convert_type(offset, jnp.int32).reshape(len(at), -1)

@@ -3,7 +3,7 @@
     X_j = sum_i c_i exp(-2 pi i s_j . x_i)
 
 Points on the host have a plan (known.py). Traced points have a grid of static size (traced.py), from their extents,
-which are numbers outside `jit`, even in gradients and under `vmap`.
+which are numbers outside `jit`.
 """
 
 import math
@@ -165,7 +165,7 @@ def _at_traced(
 
 
 def _bound(given: float | Sequence[float] | None, dims: int, unit: str) -> tuple[float, ...] | None:
-    """The caller's products of half-widths in cycles, along each dimension."""
+    """Products of half-widths in cycles, along each dimension."""
     if given is None:
         return None
     try:
@@ -180,7 +180,7 @@ def _bound(given: float | Sequence[float] | None, dims: int, unit: str) -> tuple
 def _traced_ends(
     lengths: Scattered, frequencies: Scattered, bound: tuple[float, ...] | None
 ) -> tuple[Array, tuple[float, ...]]:
-    """Ends of positions and frequencies (2, 2, d) in turns, and the products of half-widths for the grid."""
+    """Ends of positions and frequencies (2, 2, d) in turns, and the grid's products of half-widths."""
     coords = [jnp.asarray(points.coords) for points in (lengths, frequencies)]
     wider = max((one.dtype for one in coords), key=lambda dtype: dtype.itemsize)
     positions, waves = (ends(lax.stop_gradient(one)).astype(wider) for one in coords)

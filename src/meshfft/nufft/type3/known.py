@@ -31,7 +31,7 @@ from .traced import image_for
 
 
 class Scales(NamedTuple):
-    """Midpoints of positions and frequencies along each dimension, and the grid between them."""
+    """Midpoints of positions and frequencies by dimension, and the grid between them."""
 
     x0: np.ndarray
     s0: np.ndarray
@@ -113,6 +113,6 @@ def _factored(tables: Tables[np.ndarray], order: np.ndarray, factors: np.ndarray
 
 
 def _cycles(points: Scattered) -> np.ndarray:
-    """Frequencies (M, d) in turns per unit of position; they have no period."""
+    """Frequencies (M, d) in turns per unit of position, without a period."""
     flat = np.asarray(points.coords).reshape(-1, points.dims)
     return flat if points.unit == "turns" else flat / (2 * np.pi)

@@ -45,7 +45,7 @@ MANTISSA = 24  # bits of a middle
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WaveSums:
-    """A walk from values at positions to sums at frequencies, and the settings of its operands."""
+    """A walk from values at positions to sums at frequencies."""
 
     walk: Walk
     mesh: AnyMesh | None
@@ -78,7 +78,7 @@ class WaveSums:
 
 @functools.lru_cache(maxsize=32)
 def sums_for(values: Layout, positions: Scattered, problem: ScatteredProblem, products: tuple[float, ...]) -> WaveSums:
-    """The sums of values of this layout if no product of half-widths exceeds `products`; points are shapes alone."""
+    """The sums for products of half-widths up to `products`; points are shapes alone."""
     d, one = len(products), window(problem.tol, SIGMA, len(products), problem.dtype)
     least = 4 * SIGMA * np.maximum(products, 1.0)
     bits = BITS - max(0, int(least.max()).bit_length() - BITS)
@@ -104,7 +104,7 @@ def _from_cells(step: Step, slot: int) -> RingGrid:
 
 
 def image_for(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
-    """Layout of the grid of positions, batch dimensions first, cut by the points' axes."""
+    """Layout of the grid of positions, batch first, cut by the points' axes."""
     lead = values.ndim - ndim
     by: list[list[tuple[str, int]]] = [[] for _ in cells]
     for cut in itertools.chain(*values.cuts[lead:]):
@@ -138,7 +138,7 @@ PointOperands = tuple[Cells, Cells]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def at_points(sums: WaveSums, c: Array, x: Array, s: Array, operands: PointOperands) -> Array:
-    """The sums of complex values, as stored, at points with these operands."""
+    """The sums of complex values, as stored."""
     return in_turn(_run, sums, c, operands)
 
 
@@ -172,7 +172,7 @@ def _times(sums: WaveSums, points: Array, values: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _summed(sums: WaveSums, points: Array, values: Array) -> Array:
-    """-i tau s . values, for an array of values for each coordinate of frequencies s."""
+    """-i tau s . values, for values by coordinate of frequencies s."""
     numbers = sums.stored(-1, points)
     turn = 2 * math.pi if sums.unit == "turns" else 1.0
     weights = lax.complex(jnp.zeros_like(numbers), -turn * numbers)
@@ -218,7 +218,7 @@ def _scale(sums: WaveSums, ends: Array) -> Rescaling:
 
 
 def _sources(sums: WaveSums, x: Array, scale: Rescaling) -> Cells:
-    """Positions (d, ...) in cells of the grid, and the factors exp(-2 pi i s0 . x)."""
+    """Positions (d, ...) in cells, and the factors exp(-2 pi i s0 . x)."""
     one, limbs = scale.along(x.ndim), phases.limbs_for(sums.real)
     finite = jnp.isfinite(x).all(0)
     x = jnp.where(finite, x, one.x0.astype(x.dtype))
@@ -230,7 +230,7 @@ def _sources(sums: WaveSums, x: Array, scale: Rescaling) -> Cells:
 
 
 def _targets(sums: WaveSums, s: Array, scale: Rescaling) -> Cells:
-    """Frequencies (d, ...) in cells of their grid, and the factors exp(-2 pi i (s - s0) . x0) / phihat(k)."""
+    """Frequencies (d, ...) in cells, and the factors exp(-2 pi i (s - s0) . x0) / phihat(k)."""
     step, one = sums.ends[-1], scale.along(s.ndim)
     finite, limbs = jnp.isfinite(s).all(0), phases.limbs_for(sums.real)
     s = jnp.where(finite, s, 0)
