@@ -53,8 +53,8 @@ def nufftn(
             the last.
         tol: largest error of a wave exp(..) at any point and sample: 1e-2 to
             1e-6 (1e-12 in complex128). A value errs by at most tol times the
-            sum of |x|. If phases of x are random, the L2 error is on average
-            at most tol times the L2 norm of the values.
+            sum of |x|; the L2 error is on average at most tol times the norm
+            of the values, if phases of x are random.
         sigma: cells of the fine grid per sample; by default 2, or the cheapest
             of 2, 1.5 and 1.25 if tol >= 1e-3. A smaller sigma sends less, but
             needs wider windows.
@@ -63,13 +63,12 @@ def nufftn(
             finufft and MRI.
         method: "kdft": the sum itself, by dense products; "auto": also this if
             matrix units make it cheaper; others as `fftn`, for the fine grid.
-        order: "any" leaves the fine grid in the cheapest layout for the
-            points; "natural" keeps it sharded as the image.
-        capacity: for points that JAX traces. None sends the fine grid to them,
-            and nothing can overflow. A number sends the points to the devices
-            that own their cells, in `capacity` times the slots that evenly
-            spread points need. Points without a slot have the value NaN, and
-            make the adjoint image NaN.
+        order: "any" leaves the fine grid in the cheapest layout; "natural"
+            keeps it sharded as the image.
+        capacity: for points that JAX traces. None sends the fine grid to them.
+            A number sends the points to the owners of their cells, in
+            `capacity` times the slots that evenly spread points need. Points
+            without a slot have the value NaN, and make the adjoint image NaN.
         precision: "float32" or "float64"; by default that of the image.
         other options: as `fftn`. The error of lossy messages, which
             `print(mf.scattered_plan(...))` shows, adds to tol.
@@ -78,8 +77,8 @@ def nufftn(
 
     Returns:
         The values, batch dimensions first and then those of the points. All
-        mesh axes that cut transformed dimensions of the image cut dimensions
-        of the points (a PaddedArray if none divides).
+        mesh axes that cut transformed dimensions cut dimensions of the points
+        (a PaddedArray if none divides).
 
     Raises:
         ValueError, TypeError: as `fftn`; points whose number of coordinates is
@@ -87,10 +86,9 @@ def nufftn(
 
     Costs one transform of the fine grid, a halo of a window's width, width^d
     operations a point, and one or two all-to-alls of the values. Points on the
-    host are placed once, and kept for the next call. For traced points the
-    fine grid is sent round a ring, in P - 1 hops; with a capacity two
-    all-to-alls send points and values, which is less if points are fewer than
-    cells. Differentiable in x, and to any order in traced points; each
+    host are placed once, and kept. For traced points the fine grid is sent
+    round a ring, in P - 1 hops; with a capacity two all-to-alls send points
+    and values. Differentiable in x, and to any order in traced points; each
     derivative in them loses about one digit.
 
     Source: Barnett, Magland, af Klinteberg, "A parallel non-uniform fast
@@ -125,8 +123,7 @@ def nufftn_adjoint(
         x[n] = sum_j c_j exp(2 pi i k_j . n)
 
     Args:
-        c: values at the points: the shape of the points, with any batch
-            dimensions before it.
+        c: values at the points, with any batch dimensions first.
         points: as `nufftn`.
         shape: the sizes of the image along the transformed dimensions.
         axes: the dimensions of the result for `shape`, in its order; by
@@ -174,7 +171,7 @@ def scattered_plan(
     topology: Named | None = None,
     **how: Unpack[SpectrumHow],
 ) -> ScatteredPlan:
-    """A plan for transforms of images at scattered points.
+    """A plan for transforms at scattered points, made without image or device.
 
     Args:
         shape: logical shape of the image, with its batch dimensions (coils).
@@ -190,8 +187,7 @@ def scattered_plan(
         topology: as `plan`.
 
     Returns:
-        A ScatteredPlan, to be called with an image, or its `.adjoint` with
-        values.
+        A ScatteredPlan: call it with an image, or its `.adjoint` with values.
 
     Raises:
         ValueError, TypeError: as `nufftn`.

@@ -60,9 +60,8 @@ def convolve(
         a: a sharded, replicated or single-device array, or its parts (re, im).
         b: the other array. It broadcasts to a by NumPy's rules, except along
             the axes, where it may be shorter, or longer unless mode is "wrap".
-            It is on one device, replicated, or sharded as a. Inside a
-            `shard_map` with `spec=` it is a block, as a is, or the whole
-            array.
+            It is on one device, replicated, or sharded as a; inside a
+            `shard_map` with `spec=` a block, as a is, or the whole array.
         axes: the dimensions to convolve along; None means all.
         mode: "wrap", "causal", "full", "same" or "valid".
         method, ..., out_spec: as `multiply_spectrum`; spec of a, and of b if
@@ -70,8 +69,8 @@ def convolve(
 
     Returns:
         The convolution, sharded as a; real if both are, float32 for 16-bit
-        floats. "full" and "valid" have other sizes than a, and give a
-        PaddedArray if the mesh does not divide them.
+        floats. "full" and "valid" give a PaddedArray if the mesh does not
+        divide their sizes.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.

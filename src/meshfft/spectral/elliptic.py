@@ -50,8 +50,8 @@ def poisson(
 
     T is Fourier's transform along periodic axes, the sine transform (type II)
     between walls where u = 0, the cosine transform between walls where its
-    slope is 0. Without a wall where u = 0 the mean of f is dropped, as the
-    Laplacian has none, and that of u is zero.
+    slope is 0. Without a wall where u = 0 the mean of f is dropped, and that
+    of u is zero.
 
     Args:
         f: as x of `multiply_spectrum`.
@@ -66,9 +66,9 @@ def poisson(
         method, ..., out_spec: as `multiply_spectrum`.
 
     Returns:
-        The solution, with the sharding of f; real if f is real. It is exact
-        for the waves of the grid (between walls sines or cosines). For other
-        f, such as a constant between walls where u = 0, errors fall as N^-2.
+        The solution, sharded as f; real if f is. It is exact for the waves of
+        the grid (between walls sines or cosines). For other f, such as a
+        constant between walls where u = 0, errors fall as N^-2.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.

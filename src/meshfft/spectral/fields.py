@@ -68,10 +68,10 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
             the plain k, 1j * k is not the spectrum of a real array.
 
     Returns:
-        Real arrays in the order of the plan's axes. Each has size 1 along all
-        dimensions but one, is sharded as the plan's result, 0 in its margins,
-        and a PaddedArray if the result is one. If the plan's mesh is only
-        described, as inside `jit`, the arrays are replicated.
+        Real arrays in the order of the plan's axes, each of size 1 along all
+        dimensions but one, and 0 in margins; sharded as the plan's result, and
+        PaddedArrays if it is one. If the plan's mesh is only described, as
+        inside `jit`, they are replicated.
 
     Raises:
         ValueError: a plan of an inverse transform or at points; lengths that

@@ -63,8 +63,8 @@ def pad_spectrum(
         X: a spectrum in NumPy's order, in any form of array that `fftn` takes.
         s: M along each axis, N or more; -1 for N.
         axes: the transformed dimensions; None means all, or the last len(s).
-        kind: required: "fft" for a whole spectrum, as of `fftn`; "rfft" for
-            half of one along the last axis, as of `rfftn`.
+        kind: required: "fft" for a whole spectrum, "rfft" for half of one
+            along the last axis.
         n: N along the last axis of half a spectrum; by default 2 (m - 1) for m
             numbers. An odd N needs it.
         norm: that of your transforms: the factor is M / N for "backward",
@@ -72,15 +72,15 @@ def pad_spectrum(
         spec, out_spec: as `fftn`.
 
     Returns:
-        The spectrum, M // 2 + 1 numbers along a halved axis, of the same type
-        and cut by the same mesh axes; a PaddedArray if these do not divide it.
+        The spectrum, M // 2 + 1 numbers along a halved axis, cut by the same
+        mesh axes; a PaddedArray if these do not divide it.
 
     Raises:
         ValueError, TypeError: an argument that is missing or does not fit.
 
-    Sends about a block per device for each sharded dimension, in a few
-    permutes. Differentiable; its transpose is `truncate_spectrum`, except for
-    the waves of N / 2 periods.
+    Sends about a block per device for each sharded dimension. Differentiable;
+    its transpose is `truncate_spectrum`, except for the waves of N / 2
+    periods.
 
     >>> X = jnp.array([4.0, 1.0, 2.0, 1.0])
     >>> mf.pad_spectrum(X, (8,), kind="fft").tolist()

@@ -56,18 +56,17 @@ def multiply_spectrum(
         x: samples of a periodic function, as a sharded, replicated or
             single-device array, or its parts (re, im).
         f: called with the wavenumbers of each axis, which broadcast against
-            one another and are 0 in padding; returns a factor that broadcasts
-            to the spectrum, or a pytree of factors. If f(-k) is not the
-            conjugate of f(k), make x complex; this is not checked.
-            Differentiable in arrays that f uses.
+            one another and are 0 in padding; returns a factor, or a pytree of
+            factors. If f(-k) is not the conjugate of f(k), make x complex;
+            this is not checked. Differentiable in arrays that f uses.
         axes: the dimensions to transform, in the order of f's arguments; None
             means all.
         lengths: the period along each axis; None means samples 1 apart.
         odd: call f(*k, odd=q), where q is k, but 0 at the Nyquist frequency,
             for odd functions of k (see `wavenumbers`).
-        spec, out_spec: as `fftn`; spec of x.
-        other options: as `fftn`. If lossy messages are chosen, the L2 error is
-            at most e |x| max|f|, where e is the sum of the two errors that
+        spec, out_spec: as `fftn`.
+        other options: as `fftn`. Lossy messages add an L2 error of at most
+            e |x| max|f|, where e is the sum of the two errors that
             `print(mf.plan(...))` shows.
 
     Returns:
@@ -115,8 +114,8 @@ def derivative(
     boundary: str | Sequence[str] = "periodic",
     **how: Unpack[FieldHow],
 ) -> Transformed:
-    """The derivative of a sharded array along an axis, or a mixed one along
-    several, in a periodic box or between walls.
+    """The derivative of a sharded array along one axis or several, in a
+    periodic box or between walls.
 
         y = F^-1 ((i k)^order F x),   k = 2 pi j / length
 
@@ -124,9 +123,8 @@ def derivative(
     order is of the other kind: d/dx cos(k x) = -k sin(k x), k = pi j / length.
 
     Args:
-        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one number
-            is the length of all axes, and between walls it is the length from
-            wall to wall.
+        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one length
+            is that of all axes, and between walls it is from wall to wall.
         axis: the dimension; several for a mixed derivative, such as
             axis=(0, 1), order=(1, 2).
         order: order of the derivative.
@@ -134,19 +132,18 @@ def derivative(
             0), or one for each of `axis`; samples as `poisson`.
 
     Returns:
-        The derivative at the same points, with the sharding of x; real if x
-        is real. It is exact for waves of less than N / 2 periods, and between
-        walls for sines or cosines. At a wall it does not converge if x
-        ("dirichlet") or its slope ("neumann") is not 0 there. Derivatives of
-        odd order are 0 for the wave of N / 2 periods (see `wavenumbers`) and
-        for the last sine between walls.
+        The derivative at the same points, sharded as x; real if x is. It is
+        exact for waves of less than N / 2 periods, and between walls for sines
+        or cosines. At a wall it does not converge if x ("dirichlet") or its
+        slope ("neumann") is not 0 there. Derivatives of odd order are 0 for
+        the wave of N / 2 periods (see `wavenumbers`) and for the last sine
+        between walls.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
     Costs a transform along the axis and an inverse: for p shards of the axis,
-    two all-to-alls of (p - 1)/p of a device's block, real if the array is.
-    Differentiable.
+    two all-to-alls of (p - 1)/p of a device's block. Differentiable.
 
     >>> x = jnp.array([0.0, 1.0, 0.0, -1.0])
     >>> mf.derivative(x, 0, lengths=6.283185307179586).round(4).tolist()

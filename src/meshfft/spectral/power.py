@@ -71,22 +71,21 @@ def power_spectrum(
         bins: the number of equal bins from 0 to the largest |k|; or their
             edges, nonnegative and ascending. None means bins around the
             multiples of the smallest wavenumber, 2 pi / max(lengths).
-        axes: the dimensions to transform; None means all. Modes of the lines
-            along all other axes are counted together.
+        axes: the dimensions to transform; None means all. Modes of all lines
+            along them are counted together.
 
     Returns:
         A PowerSpectrum. If the bins hold all modes, sum(power * counts) is the
         mean of |x|^2 along the axes, summed over all other dimensions. Counts
         include modes that half a spectrum omits. A bin includes its lower
-        edge, and the last bin both. |k| has the precision of the array, so a
-        mode near an edge may be in either bin.
+        edge, the last bin both. |k| has the precision of the array.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Sends half the bytes of `fftn`, sums only the bins over devices, and needs
-    a few real arrays of a block's size. Differentiable in x. For a density in
-    wavenumber space multiply by the box's volume.
+    Sends half the bytes of `fftn`, and needs a few real arrays of a block's
+    size. Differentiable in x. For a density in wavenumber space multiply by
+    the box's volume.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> mf.power_spectrum(x, (6.283185307179586,)).power.round(4).tolist()
@@ -124,7 +123,7 @@ def cross_spectrum(
         y: an array of the same shape, sharded alike.
 
     Returns:
-        A PowerSpectrum, as `power_spectrum` returns, with x conj(y) for |x|^2.
+        A PowerSpectrum, with x conj(y) for |x|^2.
 
     Raises:
         ValueError, TypeError: as `power_spectrum`; arrays of different

@@ -55,17 +55,16 @@ def nufftn_type3(
         X_j = sum_i c_i exp(-2 pi i s_j . x_i)
 
     Args:
-        c: values at the positions: the shape of the positions, with any batch
-            dimensions before it.
+        c: values at the positions, with any batch dimensions first.
         positions: x, of shape (..., d), in any unit of length.
         frequencies: s, in cycles (`Scattered.turns`) or radians
-            (`Scattered.radians`) for each unit of length.
+            (`Scattered.radians`) per unit of length.
         tol: as `nufftn`, at least 2e-6, or 2e-12 in complex128, because the
             errors of two windows add up.
-        space_bandwidth: the largest product X S of half the extent of the
-            positions and half that of the frequencies, in their units, along
-            each dimension, or one number for all. Required inside `jit`, to
-            set the size of the grid; sums beyond it are NaN.
+        space_bandwidth: the largest product X S of half the extents of
+            positions and frequencies along each dimension, or one number for
+            all. Required inside `jit`, to set the size of the grid; sums
+            beyond it are NaN.
         precision: as `nufftn`.
         spec, out_spec: sharding of c, if JAX hides it, and of the sums.
 
