@@ -60,7 +60,7 @@ def check_picture(path: str | Path, overwrite: bool = False) -> None:
 def save_spectrum(
     path: str | Path, magnitudes: Sequence[np.ndarray], planes: Sequence[Plane], *, overwrite: bool = False
 ) -> None:
-    """Draws |X| on the planes of `central_planes`, as a row of panels on one scale."""
+    """Draws |X| on the planes of `central_planes`, as panels on one scale."""
     path = Path(path)
     check_picture(path, overwrite)
     size = INCHES * len(planes) + 0.9, INCHES + 0.4

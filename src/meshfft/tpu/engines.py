@@ -43,8 +43,6 @@ def room_of(site: Site) -> int:
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorFFT(Sender):
-    """Kernels for most lengths in place, and for more if a copy moves the dimension."""
-
     room: int
     planar: ClassVar[bool] = True
     name = "vector"
@@ -62,7 +60,7 @@ class VectorFFT(Sender):
         return Work(memory_bytes=int(points * site.itemsize) * (rows > 1)) if room_of(site) else None
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Passes over registers that may be partly empty, and the copies around them."""
+        """Passes over registers that may be partly empty, and copies."""
         plain = XLA.work(lines, itemsize, chip)
         if chip.scratch is None:
             return plain
@@ -107,7 +105,7 @@ class VectorFFT(Sender):
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorChirp(Engine[Planes]):
-    """One dimension of a length without kernels, by two passes of kernels over at least twice its points."""
+    """One dimension of a length without kernels, by two passes over at least twice its points."""
 
     room: int
     planar: ClassVar[bool] = True
@@ -125,7 +123,7 @@ class VectorChirp(Engine[Planes]):
         return Error(2 * fft_error(2 * padded_length(length), itemsize).noise)
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """The kernels there and back; products read and write the lines once, and their halves twice."""
+        """Products read and write the lines once, and their halves twice."""
         inner = _inner(lines)
         one = VectorFFT(self.room).work(inner, itemsize, chip)
         beside = (2 * lines.points + 4 * inner.points) * itemsize

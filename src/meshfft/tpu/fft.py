@@ -1,7 +1,7 @@
 """FFTs by kernels, as linear functions of JAX: on a TPU, or where Pallas interprets them; elsewhere by XLA.
 
 A dimension without a kernel in place is transposed to one that has a kernel (`in_orders`). Beside all-to-alls, kernels
-read pieces and write parts, or some rows of a larger array, without copies if they can (collectives/pieces.py).
+read pieces and write parts, or some rows of a larger array, without copies (collectives/pieces.py).
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from .passes import ROOM, chunk_of, is_direct, one_piece, run, supports
 
 
 class Taken(NamedTuple):
-    """An order of an array's dimensions for kernels, and the dimensions transformed in that order."""
+    """An order of an array's dimensions, and the dimensions transformed in it."""
 
     order: tuple[int, ...]
     dims: tuple[int, ...]
@@ -34,7 +34,7 @@ class Taken(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def in_orders(shape: Shape, dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
-    """Orders of an array that give every dimension a kernel, or (); several need a copy each, and one back."""
+    """Orders that give every dimension a kernel, or (); several need a copy each, and one back."""
     supported = [d for d in dims if supports(shape, d, room)]
     home = _taken(shape, dims, kept_order(shape), room)
     if shape[home.order[-1]] < LANES or not set(supported) <= set(home.dims):
@@ -121,7 +121,7 @@ def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interp
 def fft_between(
     given: Planes | Pieces, dims: Sequence[int], sign: int, room: int, ports: Ports = PLANES, interpret: bool = False
 ) -> Planes:
-    """Transforms a block, or some of its rows, to planes, or to one array (parts, planes, *sizes)."""
+    """Transforms a block, or some rows, to planes, or to one array (parts, planes, *sizes)."""
     pieces = given if isinstance(given, Pieces) else None
     arrays, block = (given.arrays, given.shape) if isinstance(given, Pieces) else (given, given[0].shape)
     ports = ports._replace(came=pieces.came if pieces else None)
@@ -156,7 +156,7 @@ def fft_between(
 def real_fft(
     planes: Planes, many: int, length: int, sign: int, room: int, onto_real: bool, interpret: bool = False
 ) -> Planes:
-    """Transforms the last one or two dimensions between real lines, one plane, and half spectra, two (RealEngine).
+    """Transforms the last dimensions between real lines, one plane, and half spectra, two.
 
     The transpose is the opposite with the other sign.
     """

@@ -2,8 +2,7 @@
 
     planes or pieces -> kernels -> planes or (parts, planes, *sizes)
 
-The choice needs the fewest passes: the last two dimensions at once if fast memory holds a plane, then the rest. Host
-integers, except in `run`.
+The fewest passes are chosen: the last two dimensions at once if fast memory holds a plane, then the rest.
 """
 
 import dataclasses
@@ -116,7 +115,7 @@ def run(
 
 
 def kernels_of(one: KernelPass, shape: Shape, sign: int, room: int, ports: Ports) -> ShortKernel | LongKernels | None:
-    """The kernels of a pass with these ports, or None; for several small planes at once if the ports allow it."""
+    """The kernels of a pass with these ports, or None; for several small planes at once if possible."""
     if len(one.kinds) == 2:
         return long_columns.kernels_of(shape, one.dims[0], sign, room, ports)
     rows, sent, flat = ports.rows, ports.sent, _is_flat(one, shape, ports)
@@ -184,7 +183,7 @@ def chunk_of(shape: Sequence[int], rows: Rows | None) -> tuple[int, ...]:
 
 
 def one_piece(shape: Sequence[int], ports: Ports) -> Ports:
-    """The ports that read one piece whole, if pieces are such rows of a block."""
+    """The ports that read one piece whole, if pieces are such rows."""
     rows, came = ports.rows, ports.came
     if rows is None or came is None or came.dim != rows.dim or came.dim == came.source:
         return ports

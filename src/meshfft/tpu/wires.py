@@ -3,7 +3,7 @@
     planes, tile by tile -> the largest of each run -> integers -> words      (and back)
 
 A grid step takes some shares, one group of runs (Tiled) and some rows. The numbers of a run or a word have the same
-place in several tiles, so that all operations are elementwise.
+place in several tiles, so all operations are elementwise.
 """
 
 import functools

@@ -1,8 +1,8 @@
 """FFTs of lines in a TPU's fast memory, over whole registers; all kernels use this routine.
 
 A register holds 8 rows (sublanes) of 128 columns (lanes). For lines along the rows, N = 8 M and row n = 8 v + s is
-sublane s of register v. Stockham passes transform the M registers, eight rows at once, and the last pass the sublanes:
-it loads row s of eight registers with a stride into one register, without shuffles:
+sublane s of register v. Stockham passes transform the M registers, and the last pass the sublanes: it loads row s of
+eight registers with a stride into one register, without shuffles:
 
     passes    y[b r + c] = w^(b c) sum_a exp(.. a c / r) x[a left + b]       for each radix r, in registers
     last      X[k + M q] = sum_s exp(.. s q / 8) w_N^(s k) y_s[k]            eight k in a register
@@ -38,7 +38,7 @@ Weigh = Callable[[Index], tuple[Weight, Weight]]
 
 @dataclasses.dataclass(frozen=True)
 class FFTLine:
-    """A length along the rows of registers; `many_registers` of a core, 64 and not 32, hold two more tiles at once."""
+    """A length along the rows of registers; cores with 64 of them hold two more tiles at once."""
 
     length: int
     sign: int
@@ -47,7 +47,7 @@ class FFTLine:
 
     @property
     def at_once(self) -> int:
-        """Tiles of 128 columns in one loop body, for the compiler to interleave."""
+        """Tiles in one loop body, for the compiler to interleave."""
         return 4 if self.many_registers else 2
 
     @property
@@ -73,7 +73,7 @@ class FFTLine:
         return self.radices[0]
 
     def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
-        """Calls body for each register of `done` that a later pass transforms."""
+        """Calls body for each register that a later pass transforms."""
         loop(done, body)
 
     @property
@@ -147,13 +147,13 @@ def by_tiles(line: FFTLine, tiles: int, run: Callable[[Sequence[Index]], None]) 
 
 
 def order(line: FFTLine, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
-    """Scratch and target of `along_rows` among two memories, the second of which is the source."""
+    """Scratch and target of `along_rows` among two memories, if the source is the second."""
     first, second = memories
     return (first, second) if len(line.radices) % 2 else (second, first)
 
 
 def buffers_of(passes: int, source: PassOperand, between: Refs, last: Refs) -> list[Ref]:
-    """Operands of each pass, then the result of the last; passes alternate between two memories."""
+    """Operands of each pass, then the last result, in two memories by turns."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
@@ -174,7 +174,7 @@ def passes(
 def _one_pass(
     line: FFTLine, p: int, table: Ref, load: LoadPair, store: Store, tiles: Tiles, source: PassOperand | None
 ) -> None:
-    """One radix: twiddled butterflies, for each of `done` registers that earlier passes have transformed."""
+    """One radix: twiddled butterflies, for each of `done` transformed registers."""
     radix, done = line.radices[p], math.prod(line.radices[:p])
     left, kept = line.registers // (done * radix), line.kept if p == 0 else radix
 
@@ -195,7 +195,7 @@ def _one_pass(
 
 
 def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:
-    """Twiddles of butterfly b of a pass, except the first, which is 1; none in the last pass over registers."""
+    """Twiddles of butterfly b of a pass, except the first, which is 1; none in the last pass."""
     if p == len(line.radices) - 1:
         return []
     radix = line.radices[p]
@@ -206,8 +206,8 @@ def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:
 def last_pass(line: FFTLine, table: Ref, read: ReadPair, put: Put, tiles: Tiles) -> None:
     """The radix over the sublanes, for eight k at a time.
 
-    read(row, tile) is a register of scratch memory from that row on, PITCH rows apart. put(q, k, tile, value) stores
-    results from row k + M q on.
+    read(row, tile) is a register of rows from that one on, PITCH apart. put(q, k, tile, value) stores results from row
+    k + M q on.
     """
     rows = min(line.registers, SUBLANES)
 

@@ -65,12 +65,11 @@ class Blocked:
         return dataclasses.replace(self, place=place) if shift else self
 
     def holds(self, dim: int) -> bool:
-        """Whether a block has the whole dimension."""
         size = self.sizes[dim]
         return size is not None and size >= self.shape[dim]
 
     def sent(self, dim: int, parts: int) -> "Blocked":
-        """The blocks of one array (parts, planes, ..), with a dimension of these planes in parts."""
+        """The blocks of one array (parts, planes, ..), with a dimension in parts."""
         if self.holds(dim):
             inside = sum(size is not None for size in self.sizes[:dim])
             return self._divided(dim, parts, 1, lambda refs: (Parted(refs[0], 0, inside), Parted(refs[0], 1, inside)))
@@ -99,7 +98,7 @@ class Blocked:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A kernel: its blocks to read and write, and scratch memories of two planes each.
+    """A kernel: its blocks, and scratch memories of two planes each.
 
     `twist` is a table of scalar weights, and the row for each grid step; `fixed` are tables for all steps.
     """

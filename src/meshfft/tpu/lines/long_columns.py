@@ -4,8 +4,8 @@
     twisted   Z[i, b] = w_N^(b i) sum_a exp(.. a i / A) x[B a + b]
     second    X[i + A j] = sum_b exp(.. b j / B) Z[i, b]                written to its final place
 
-Both are untiled: each position of A, or of B, has separate registers. In the last dimension but one, eight b are on the
-sublanes, and eight i are there in the result: the second kernel moves them by strided loads.
+Both are untiled. In the last dimension but one, eight b are on the sublanes, and eight i are there in the result: the
+second kernel moves them by strided loads.
 
 Pieces from L A devices are processed as they arrive: b is (part, piece, row). Each piece has an intermediate array
 (.., A, L, planes, rows, ..).
@@ -262,6 +262,6 @@ def _shared(refs: Sequence[Ref]) -> Refs:
 
 
 def _factor(length: int, multiple: int, parts: int) -> int:
-    """A, up to the root of the length, such that both factors have radices and A divides `parts`; 0 if none."""
+    """A, such that both factors have radices and A divides `parts`; 0 if none."""
     divisors = (d for d in range(math.isqrt(length), 0, -1) if length % d == 0 and length // d % multiple == 0)
     return next((d for d in divisors if radices(d) and radices(length // d) and parts % d == 0), 0)

@@ -25,7 +25,7 @@ PieceRow = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that
 
 
 def register(ref: Ref, rows: LineSpan, tile: Index, wide: int = LANES) -> Ref:
-    """Some rows of up to 128 columns, in scratch memory (tiles, rows, 128) or a block (rows, columns)."""
+    """Rows of up to 128 columns, in scratch memory (tiles, rows, 128) or a block (rows, columns)."""
     if isinstance(ref, Beside):
         plane, column = div(tile, ref.tiles), rem(tile, ref.tiles)
         return _at(ref.ref, plane, rows, pl.ds(start(column, LANES).start, wide))
@@ -50,7 +50,7 @@ def _at(ref: Ref, *index: Index) -> Ref:
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    """A block (planes, rows, columns) as one plane, with its planes side by side."""
+    """A block (planes, rows, columns) with its planes side by side."""
 
     ref: Ref
 
@@ -140,8 +140,7 @@ class Arrived:
     """A block in pieces from exchanges, each (parts, planes, rows, ..); rows of tiled lines count in registers.
 
     Row n = (part P + piece) m + j, for P pieces of m rows from each part. A piece is a separate array, so the piece of
-    a row must be known at trace time; the part and j need not. The first radix r of N = r L reads rows a L + b, a < r:
-    see `legible`.
+    a row must be known at trace time (see `legible`). The first radix r of N = r L reads rows a L + b, a < r.
     """
 
     refs: Sequence[Ref]

@@ -42,7 +42,7 @@ def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False
 
 
 def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -> Kernel | None:
-    """A kernel of as many rows as fit, or a few long lines; `flat` takes the array as in `flattened`."""
+    """A kernel of as many rows as fit, or a few long lines; `flat`: of the array as in `flattened`."""
     *lead, rows, length = flattened(shape) if flat else shape
     line, name = FFTLine(length, sign, many_registers=room >= MANY_REGISTERS), f"fft_lane_{length}"
     for many in (n for n in WIDE if n == LANES or n < 2 * rows):
@@ -54,7 +54,7 @@ def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -
 
 
 def column_kernel(shape: Sequence[int], dim: int, sign: int, room: int) -> Kernel | None:
-    """The widest blocks that fit in fast memory, of lines along a dimension that is not the last."""
+    """The widest blocks that fit, of lines along a dimension that is not the last."""
     line = FFTLine(shape[dim], sign, dim < len(shape) - 2, room >= MANY_REGISTERS)
     name = f"fft_{'first' if line.untiled else 'sublane'}_{line.length}"
     partial = not line.untiled and line.registers % SUBLANES  # tiles, which need narrow blocks
@@ -108,7 +108,6 @@ def is_full(kernel: Kernel) -> bool:
 def transform_planes(
     kernel: Kernel, tables: Sequence[Ref], source: PassOperand, memories: list[Refs], target: Refs
 ) -> None:
-    """A plane, or several side by side, whose tiles are processed together."""
     rows, columns = kernel.lines
     first, second = memories
     down, across = (-(-line.length // LANES) for line in kernel.lines)
