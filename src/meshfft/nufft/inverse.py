@@ -48,7 +48,6 @@ class Limits(NamedTuple):
         return Limits(*limits)
 
     def check(self, given: Any, points: Scattered, unknowns: int, mesh: AnyMesh | None) -> None:
-        """Raises ValueError for a system that has no solution here."""
         check_limits(self.tol, self.iterations)
         if self.tikhonov is not None and not 0 <= self.tikhonov < math.inf:
             raise ValueError(f"tikhonov is {self.tikhonov}: give a part of the largest singular value, such as 1e-3")
@@ -92,7 +91,6 @@ class PointsPlan(Plan):
         return lambda x: self.adjoint(ended(self(x)))
 
     def solved(self, given: Arrays, limits: Limits, planes: bool) -> Solution:
-        """The solution for checked samples stored in `out_layout`."""
         samples = mapped(lax.complex, *given) if len(given) == 2 else given[0]
         right: Any = self.adjoint(samples)
         normal = self._gram()
@@ -114,7 +112,7 @@ class PointsPlan(Plan):
 
 
 def _checked_condition(low: float, high: float, eps: float) -> float:
-    """The condition number from the extreme eigenvalues of A^H A; raises ValueError if it leaves no digit."""
+    """The condition number from eigenvalues of A^H A; raises ValueError if it leaves no digit."""
     least, most = math.sqrt(low), math.sqrt(high)
     condition = most / least if least > most * TINY else math.inf
     if not condition**2 * eps < ATTAINABLE:
@@ -127,7 +125,7 @@ def _checked_condition(low: float, high: float, eps: float) -> float:
 
 
 def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
-    """The extreme eigenvalues of `normal` that STEPS of Lanczos from noise find."""
+    """The extreme eigenvalues of `normal` by STEPS of Lanczos from noise."""
 
     def noise(x: Array) -> Array:
         return jax.random.normal(jax.random.key(0), x.shape, real_dtype(x.dtype)).astype(x.dtype) + jnp.zeros_like(x)

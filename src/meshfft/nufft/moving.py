@@ -82,7 +82,7 @@ def _is_zero(change: object) -> bool:
 
 
 def _cells(plan: Planned, unit: str, coords: Array) -> Array:
-    """Displacement of each point in cells, (d, points), free of the rounding of planned positions."""
+    """Displacement of each point in cells, (d, points), free of the rounding of positions."""
     real = real_dtype(plan.whole.dtype)
     turns = coords.astype(real) if unit == "turns" else coords.astype(real) / (2 * np.pi)
     high, low = _positions(plan)
@@ -116,7 +116,6 @@ def _points_first(plan: Planned, turns: Array) -> Array:
 
 
 def _in_slots(plan: Planned, numbers: Array) -> Any:
-    """Real numbers (d, points) permuted to the plan's order."""
     whole = plan.whole
     step, after = whole.walk.pairs[-1]
     walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True)

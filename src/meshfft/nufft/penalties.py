@@ -94,7 +94,6 @@ def haar(x: Array, dims: int, back: bool = False) -> Array:
 
 
 def _turns(shape: tuple[int, ...], dims: int) -> Iterator[tuple[int, int]]:
-    """Dimensions and distances of pairs, in order."""
     for level in range(LEVELS):
         yield from ((dim, 2**level) for dim in range(len(shape) - dims, len(shape)) if 2**level < shape[dim])
 

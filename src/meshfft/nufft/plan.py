@@ -247,7 +247,6 @@ class ScatteredPlan(PointsPlan):
         return "\n".join([first, textwrap.fill(self._account, WIDTH), *lines])
 
     def _repr_html_(self) -> str:
-        """The plan as a table for notebooks, with its points and window."""
         return f"<p>{escape(self._account)}</p>{super()._repr_html_()}"
 
     @property
@@ -264,6 +263,5 @@ class ScatteredPlan(PointsPlan):
 
 
 def _lessened(weights: Array, there_and_back: Array) -> Array:
-    """Weights over their sums around each point; 0 in empty slots."""
     size = jnp.abs(there_and_back)
     return jnp.where(size > 0, weights / jnp.where(size > 0, size, 1), 0)

@@ -131,7 +131,6 @@ def _working(
 
 
 def _window_alone(post: PostTransform, layout: Layout, slots: int, most: int, balance: TileBalance | None) -> Walk:
-    """Walk from points to the fine grid and back, without phases and batch."""
     bare, dims = layout.along(post.problem.dims), tuple(range(len(post.grid)))
     balance = None if balance is None else dataclasses.replace(balance, along=dims)
     start = post.problem.start.along(post.problem.dims)
@@ -173,7 +172,6 @@ def rings(problem: ScatteredProblem) -> tuple[Step, ...]:
 
 
 def ring_plan(problem: ScatteredProblem) -> PointsPlan:
-    """The plan of the direct sum."""
     if problem.origin != "corner" and problem.points.size:
         raise ValueError(f"method 'kdft' has origin 'corner', this is {problem.origin!r}: use method='auto'")
     machine, start, itemsize = problem.machine, problem.start, problem.dtype.itemsize
@@ -243,7 +241,6 @@ def solved_at_points(
     options: Options,
     limits: Limits,
 ) -> Solution:
-    """The image of these sizes whose values at the points are nearest to those of a request."""
     setting, dtype = request.setting, options.dtype(request.setting.dtype)
     limits.check(request.arrays, points, math.prod(sizes), setting.mesh)
     what: dict[str, object] = {"norm": norm, "tol": LEAST_TOL[dtype.name]}
@@ -258,7 +255,6 @@ def solved_at_points(
 
 
 def _check_known(setting: Setting, end: Layout, spec: Spec | None) -> None:
-    """Raises ValueError for values inside a shard_map whose layout its out_specs cannot describe."""
     if not mapped_axes(setting.mesh) & setting.start.mesh_axes:
         return
     if spec is not None:

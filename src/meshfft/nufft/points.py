@@ -250,7 +250,6 @@ def _with_radius(coords: Floats, unit: Unit, radius: PointValues | None) -> Scat
 
 
 def _received(coords: PointValues) -> Floats:
-    """A read-only float64 array, or a tracer."""
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")
     held = to_host(coords) if isinstance(coords, Array) and not isinstance(coords, Tracer) else coords

@@ -54,7 +54,6 @@ class PostTransform:
         return self.steps(layout, most, most)
 
     def least(self, layout: Layout) -> tuple[Step, ...]:
-        """Steps for evenly distributed points; none for traced points."""
         if not self.problem.points.known:
             return ()
         mean = self.problem.points.size // math.prod(layout.along(self.problem.dims).parts)
@@ -116,7 +115,7 @@ class PostTransform:
 
 
 def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
-    """The caller's layout of values if the grid's mesh axes allow it, else a cut along the points."""
+    """The caller's layout of values if the grid's mesh axes allow it, else a cut along points."""
     there = problem.at_points
     if there is not None and there.mesh_axes == grid.mesh_axes:
         return there

@@ -31,7 +31,7 @@ ORIGINS = ("corner", "centre")
 
 
 class ScatteredProblem(NamedTuple):
-    """A transform between an image and values at points; hashable if the points are."""
+    """Hashable if the points are."""
 
     start: Layout  # of the image, with batch dimensions
     dims: tuple[int, ...]
@@ -81,7 +81,6 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def at_points(self) -> Layout | None:
-        """The layout of the caller's values without batch."""
         values = self.values
         return None if values is None else values.along(range(values.ndim - len(self.points.shape), values.ndim))
 
@@ -91,7 +90,7 @@ class ScatteredProblem(NamedTuple):
 
 
 def products(setting: Setting, precision: Precision, method: str = "auto") -> tuple[np.dtype, tuple[Dot, ...]]:
-    """The complex type and the products; raises ValueError for float64 on a TPU, whose kernels have none."""
+    """Raises ValueError for float64 on a TPU, whose kernels have none."""
     dtype, chip = complex_dtype(setting.dtype, precision), setting.machine.chip
     if chip.unit and dtype.itemsize == 16 and method != "kdft":
         remedy = "sum by slices, with mf.kdftn(image, points), mf.plan(shape, points=points) or method='kdft'"
@@ -142,7 +141,6 @@ def problem_of_values(
     options: Mapping[str, Any],
     out_spec: Spec | None = None,
 ) -> ScatteredProblem:
-    """The problem of the adjoint: values, and an image of these sizes, cut by `out_spec`."""
     image = _image_layout(setting, points, sizes, axes, out_spec)
     return problem_of(setting, image, points, axes, dtype, dots, {**options, "values": setting.start})
 
@@ -176,7 +174,6 @@ def _check(problem: ScatteredProblem) -> None:
 
 
 def check_alike(points: Scattered, start: Layout) -> None:
-    """Raises ValueError for traced points that a shard_map has split between devices."""
     varying = varies_over(points.coords) & start.mesh_axes if isinstance(points.coords, Tracer) else None
     if varying:
         raise ValueError(
@@ -206,7 +203,6 @@ def points_layout(
 
 
 def axes_of_cuts(layout: Layout, dims: Sequence[int]) -> list[tuple[str, int]]:
-    """The mesh axes that cut these dimensions, and their sizes."""
     return [cut[:2] for dim in dims for cut in layout.cuts[dim]]
 
 
@@ -246,7 +242,6 @@ def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str,
 
 
 def brought(request: Request, layout: Layout) -> Request:
-    """Values in `layout`, which a plan's adjoint takes."""
     setting = request.setting
     if setting.start == layout:
         return request

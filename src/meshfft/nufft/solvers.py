@@ -161,7 +161,6 @@ def _length(x: Array) -> Array:
 
 @jax.jit
 def advance(now: State, product: Array) -> tuple[State, Array, Array]:
-    """One step, given N p, with its coefficients."""
     return advanced(now, product, dot, over)
 
 
@@ -188,7 +187,7 @@ class NormalPlan:
     kernel: Array  # lambda, in the last layout of `forward` without batch
 
     def __call__(self, x: AnyArray) -> Any:
-        """A^H W A x of an image in the plan's layout; differentiable in x."""
+        """A^H W A x of an image; differentiable in x."""
         batch = tuple(d for d in range(self.forward.in_layout.ndim) if d not in self.forward.transform.dims)
         with jax.ensure_compile_time_eval():
             kernel = jnp.expand_dims(self.kernel, batch)

@@ -32,7 +32,7 @@ MODES = ("wrap", "same", "causal", "full", "valid")
 
 
 class Extent(NamedTuple):
-    """Along one axis: points of the transform, samples of b that count, and the returned part of the linear result."""
+    """Along one axis: points of the transform, used samples of b, and the returned part of the linear result."""
 
     points: int
     used: int
@@ -151,7 +151,7 @@ def _extent(mode: str, dim: int, n: int, m: int, parts: int) -> Extent:
 
 
 def _shifts(plan: Plan, firsts: Sequence[int]) -> tuple[Array | np.ndarray, ...]:
-    """The phase along each dimension that moves position `first` to the front."""
+    """The phases that move positions `first` to the front."""
     phases = []
     for dim, (j, n), first in zip(plan.transform.dims, harmonics(plan), firsts, strict=True):
         if first:

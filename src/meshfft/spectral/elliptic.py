@@ -163,19 +163,18 @@ def _in_open_space(
 
 
 def squares(plan: Plan, lengths: Sequence[float]) -> AxisValues:
-    """The squared wavenumbers along each dimension, in units of the least: exact integers in a cube."""
+    """Squared wavenumbers by dimension, in units of the least: exact integers in a cube."""
     real, parts = real_dtype(plan.dtype), zip(plan.transform.dims, harmonics(plan), lengths, strict=True)
     return tuple(along(plan, dim, (j * (max(lengths) / length)) ** 2, real) for dim, (j, _), length in parts)
 
 
 def _solved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array, k2: Array) -> AnyStored:
-    """The solution for squared wavenumbers in units of 1 / unit; multiplies twice by unit to avoid overflow."""
+    """The solution for squares in units of 1 / unit; multiplies twice by unit to avoid overflow."""
     gap = k2 - functools.reduce(operator.add, squares)
     return _times(plan, f, jnp.where(gap != 0, 1 / jnp.where(gap != 0, gap, 1), 0), unit)
 
 
 def _convolved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array, radius: Array) -> AnyStored:
-    """The convolution with the Green's function, cut off at a radius in units of `unit`."""
     square = functools.reduce(operator.add, squares)
     safe = jnp.where(square > 0, square, 1)
     half = jnp.sin(jnp.sqrt(safe) * (radius / 2))  # 1 - cos(L k) = 2 sin(L k / 2)^2, which loses no digits at small k

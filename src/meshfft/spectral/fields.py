@@ -99,7 +99,7 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
 
 
 def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.ndarray]:
-    """The wavenumbers along each transformed dimension in float64, 0 at the Nyquist frequency if `odd`."""
+    """The wavenumbers by dimension in float64, 0 at the Nyquist frequency if `odd`."""
     parts = zip(harmonics(plan), periods(plan, lengths), odd, plan.transform.matrices, strict=True)
     return [
         np.where(zero & (2 * abs(j) == n) & (not isinstance(matrix.whole, Trig)), 0, j) * (2 * np.pi / period)
@@ -108,7 +108,7 @@ def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.nda
 
 
 def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
-    """For each transformed dimension, the harmonic j of each index, and the number of points."""
+    """By dimension, the harmonic j of each index, and the number of points."""
     lines = list[tuple[np.ndarray, int]]()
     for one in plan.transform.matrices:
         matrix = one.whole
@@ -130,7 +130,7 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
 
 
 def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
-    """The period of each dimension; along cosines and sines twice the length from wall to wall."""
+    """The period by dimension; for cosines and sines twice the length from wall to wall."""
     many = len(plan.transform.dims)
     numbers = reals([n for _, n in harmonics(plan)] if lengths is None else lengths)
     if numbers is None:
@@ -157,7 +157,6 @@ def _spec_along(layout: Layout, dim: int) -> PartitionSpec:
 
 
 def _on_mesh(line: Array | np.ndarray, plan: Plan, dim: int) -> AnyStored:
-    """Each device's part of the line."""
     layout, mesh = plan.out_layout, plan.mesh
     if isinstance(mesh, Mesh) and isinstance(line, np.ndarray):
         line = stored_of(stored_on(line, mesh, _spec_along(layout, dim)))
@@ -167,7 +166,7 @@ def _on_mesh(line: Array | np.ndarray, plan: Plan, dim: int) -> AnyStored:
 
 
 def grids(plan: Plan, lengths: Lengths, odd: bool = False) -> tuple[Array, ...]:
-    """`wavenumbers` as stored, cut like the spectrum within `jit` too, so that their products are cut."""
+    """`wavenumbers` as stored, cut like the spectrum within `jit` too."""
     mesh, lines = mesh_here(plan.mesh), tuple(map(stored_of, wavenumbers(plan, lengths, odd=odd)))
     if mesh is None or isinstance(mesh, Mesh) or mapped_axes(mesh) or not isinstance(lines[0], jax.core.Tracer):
         return lines
@@ -217,7 +216,7 @@ def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
 
 
 def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> Array | np.ndarray:
-    """Values along one dimension as a layout stores them here, 0 in the padding."""
+    """Values along a dimension as a layout stores them here, 0 in the padding."""
     indices = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
     line = np.where(layout.logical(dim), values[indices], 0).astype(values.dtype)
     line = line.reshape(line_shape(dim, layout.ndim))
@@ -252,7 +251,6 @@ def back(plan: Plan, function: Callable[..., Array], *spectra: AnyStored) -> Any
 
 
 def returned(y: AnyStored, x: AnyArray, options: Options, spec: Where) -> Transformed:
-    """A result, split if the argument was, and sharded as `out_spec`."""
     return moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, options.out_spec, spec)
 
 

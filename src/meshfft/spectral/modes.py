@@ -120,7 +120,7 @@ def truncate_spectrum(
 
 
 class Change(NamedTuple):
-    """A dimension of `old` points that gets `new` ones; `half` if it holds half a spectrum."""
+    """`half` if the dimension holds half a spectrum."""
 
     dim: int
     old: int
@@ -163,7 +163,6 @@ def _resampled(
 
 
 def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> tuple[int, ...]:
-    """The points along each axis of the array behind the spectrum."""
     points = [start.shape[dim] for dim in dims]
     if not half and n is not None:
         raise ValueError(f"n is {n}: give it only with kind='rfft', for half a spectrum")
@@ -191,7 +190,7 @@ def _check_sizes(changes: Sequence[Change], pads: bool) -> None:
 
 
 def _steps(start: Layout, changes: Sequence[Change]) -> tuple[Bands, ...]:
-    """Bands along each axis that changes, ordered so that no step sends rows that another drops or adds."""
+    """Bands along each axis, ordered so that no step sends rows that another drops or adds."""
     steps = []
     for dim, old, new, half in changes:
         size = new // 2 + 1 if half else new
@@ -215,7 +214,7 @@ def bands_of(old: int, new: int, half: bool) -> tuple[Band, ...]:
 
 
 def _mirror(end: Layout, dims: tuple[int, ...]) -> tuple[Walk, Walk]:
-    """Walks that fetch and add the missing wave of -M / 2 periods of a truncated half spectrum of M points."""
+    """Walks that fetch and add the missing wave of -M / 2 periods of a half spectrum of M points."""
     *others, dim = dims
     size = end.shape[dim]
     last, plane = Band(size - 1, 0, 1), end.resize(dim, 1)

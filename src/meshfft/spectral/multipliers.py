@@ -166,7 +166,7 @@ def derivative(
 
 
 def _differentiators(there: Plan, k: Sequence[np.ndarray], orders: tuple[int, ...]) -> AxisValues:
-    """The factors of each wave; between walls without i, as the series becomes one of the other kind."""
+    """Factors of each wave; between walls without i, as the series changes its kind."""
     factors = []
     for dim, wave, order, matrix in zip(there.transform.dims, k, orders, there.transform.matrices, strict=True):
         sign = SIGNS[matrix.family][order % 4] if isinstance(matrix, Trig) else POWERS_OF_I[order % 4]
@@ -176,14 +176,14 @@ def _differentiators(there: Plan, k: Sequence[np.ndarray], orders: tuple[int, ..
 
 
 def _turned(there: Plan, orders: tuple[int, ...]) -> list[tuple[int, str]]:
-    """Axes and families of walls whose series becomes one of the other kind."""
+    """Axes and families of walls whose series changes its kind."""
     series = zip(there.transform.dims, there.transform.matrices, orders, strict=True)
     return [(dim, one.family) for dim, one, order in series if isinstance(one, Trig) and order % 2]
 
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _onto_others(there: Plan, orders: tuple[int, ...]) -> Plan:
-    """The plan of the derivative's series: along `_turned` axes, sines for cosines and cosines for sines."""
+    """The plan of the derivative's series, in which `_turned` axes have the other family."""
     if not (turned := dict(_turned(there, orders))):
         return there
     transform, layout = there.transform, there.out_layout

@@ -112,5 +112,4 @@ def _limits(panels: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 def _ends(n: int) -> tuple[float, float]:
-    """The outer edges of the first and last of n shifted frequencies."""
     return -(n // 2) - 0.5, (n - 1) // 2 + 0.5

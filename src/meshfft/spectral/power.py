@@ -177,7 +177,7 @@ def _multiplicities(plan: Plan) -> tuple[Array | np.ndarray, ...]:
 
 
 def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
-    """The edges of the bins in units of the least wavenumber, as `largest` is."""
+    """Edges in units of the least wavenumber, as `largest` is."""
     if bins is None:
         if largest >= MOST:
             raise ValueError(

@@ -60,7 +60,6 @@ class VectorFFT(Sender):
         return Work(memory_bytes=int(points * site.itemsize) * (rows > 1)) if room_of(site) else None
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Passes over registers that may be partly empty, and copies."""
         plain = XLA.work(lines, itemsize, chip)
         if chip.scratch is None:
             return plain
@@ -105,7 +104,7 @@ class VectorFFT(Sender):
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorChirp(Engine[Planes]):
-    """One dimension of a length without kernels, by two passes over at least twice its points."""
+    """By two passes of kernels over at least twice the points."""
 
     room: int
     planar: ClassVar[bool] = True

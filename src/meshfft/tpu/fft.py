@@ -23,7 +23,7 @@ from .passes import ROOM, chunk_of, is_direct, one_piece, run, supports
 
 
 class Taken(NamedTuple):
-    """An order of an array's dimensions, and the dimensions transformed in it."""
+    """An order of dimensions, and the transformed ones in it."""
 
     order: tuple[int, ...]
     dims: tuple[int, ...]
@@ -50,7 +50,6 @@ def in_orders(shape: Shape, dims: tuple[int, ...], room: int = ROOM) -> tuple[Ta
 
 
 def waste(shape: Sequence[int], order: Sequence[int]) -> float:
-    """Register elements per array element in that order."""
     rows, lanes = (shape[d] for d in order[-2:])
     return _padding(rows, SUBLANES) * _padding(lanes, LANES)
 
@@ -74,7 +73,7 @@ def _ending(ndim: int, ends: Sequence[int]) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def kept_order(shape: Shape) -> tuple[int, ...]:
-    """The order of dimensions that a TPU chooses for an array (libtpu 0.0.52).
+    """The order that a TPU chooses for an array (libtpu 0.0.52).
 
     A register holds 8 positions of one dimension and 128 of another: the two with the least padding, by default the
     last two. (2048, 64, 64) is stored as (64, 64, 2048).

@@ -25,7 +25,7 @@ ROOM = 100 * 2**20  # default bytes of fast memory
 
 
 class KernelPass(NamedTuple):
-    """A kernel as in lines/short.py, or the two of lines/long_columns.py."""
+    """A kernel of lines/short.py, or the two of lines/long_columns.py."""
 
     kinds: tuple[str, ...]
     lengths: tuple[int, ...]
@@ -89,7 +89,7 @@ def is_direct(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> boo
 
 
 def passes_between(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> list[tuple[KernelPass, Ports]]:
-    """Passes and their ports: the first transforms the dimension in pieces, the last the dimension in parts."""
+    """The first pass transforms the dimension in pieces, the last the dimension in parts."""
     came, sent = (None if port is None else port[0] for port in (ports.came, ports.sent))
     order = sorted(passes(shape, dims, room), key=lambda one: (sent in one.dims) - (came in one.dims))
     first, last = ports._replace(sent=None), Ports(sent=ports.sent)
@@ -115,7 +115,7 @@ def run(
 
 
 def kernels_of(one: KernelPass, shape: Shape, sign: int, room: int, ports: Ports) -> ShortKernel | LongKernels | None:
-    """The kernels of a pass with these ports, or None; for several small planes at once if possible."""
+    """The kernels of a pass, or None; for several small planes at once if possible."""
     if len(one.kinds) == 2:
         return long_columns.kernels_of(shape, one.dims[0], sign, room, ports)
     rows, sent, flat = ports.rows, ports.sent, _is_flat(one, shape, ports)
@@ -183,7 +183,7 @@ def chunk_of(shape: Sequence[int], rows: Rows | None) -> tuple[int, ...]:
 
 
 def one_piece(shape: Sequence[int], ports: Ports) -> Ports:
-    """The ports that read one piece whole, if pieces are such rows."""
+    """The ports that read one piece whole, if possible."""
     rows, came = ports.rows, ports.came
     if rows is None or came is None or came.dim != rows.dim or came.dim == came.source:
         return ports

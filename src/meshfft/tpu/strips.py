@@ -78,11 +78,10 @@ class Task(NamedTuple):
 
     @property
     def unrolled(self) -> int:
-        """Chunks in one loop body, for the compiler to interleave."""
         return max(4, 8 // self.coils) if self.d == 2 else max(2, 4 // self.coils)
 
     def scratch(self, adds: bool) -> list[tuple[int, ...]]:
-        """Shapes of the strip as copied, and of its lines or sums; interpolation copies a second strip."""
+        """Shapes of the strip as copied, and of its lines or sums; interpolation copies a second one."""
         strip = self.strip
         raw = (2 * self.coils, strip.lead, strip.lane_tiles, strip.fetched, LANES)
         lines = (strip.wide, 2 * self.coils, strip.lane_tiles * LANES, LANES)
@@ -95,7 +94,6 @@ class Task(NamedTuple):
 
 
 def task_of(coils: int, shape: Shape, form: Form) -> Task:
-    """As many coils at a time as fit in SMALL."""
     cells = [tile + form.reach - 1 for tile in form.tile]
     rows, last = (rounded(n, SUBLANES) for n in cells[-2:])
     strip = Strip(math.prod(cells[:-2]), rows, last, -(-(shape[-1] + last) // LANES))
@@ -134,7 +132,7 @@ def chunk_at(table: Ref, i: Array) -> Chunk:
 
 
 def runs(count: Ref, run: Callable[[Array, Array], Array]) -> None:
-    """Calls run(first, end) over the chunks of this grid step; a call returns where the next begins."""
+    """Calls run(first, end) over the chunks of this grid step; it returns the next first."""
     begin = pl.program_id(1) * MANY
     end = jnp.minimum(begin + MANY, count[0])
     lax.while_loop(lambda i: i < end, lambda i: run(i, end), begin)
@@ -219,7 +217,7 @@ def stacked(rows: Sequence[Array], height: int) -> Array:
 
 
 def product(left: Array, right: Array, over: int) -> Array:
-    """The product of bfloat16 numbers, summed in float32 over the left's lanes and `over`."""
+    """The product of bfloat16 numbers, summed in float32."""
     dims = (((1,), (over,)), ((), ()))
     left, right = left.astype(jnp.bfloat16), right.astype(jnp.bfloat16)
     return lax.dot_general(left, right, dims, preferred_element_type=jnp.float32)

@@ -178,7 +178,6 @@ Trials = tuple[LineTrial | RealTrial, ...]
 
 
 def of_lines(block: Shape, dims: tuple[int, ...], room: int, ports: Ports = PLANES) -> Trials:
-    """The kernels for a block, or for some of its rows."""
     ports = one_piece(block, ports)
     shape = chunk_of(block, ports.rows)
     if ports != PLANES and is_direct(shape, dims, room, ports):
@@ -201,7 +200,7 @@ def of_points(coils: int, block: Shape, form: Form) -> tuple[PointTrial, ...]:
 
 
 def _small(one: KernelPass, shape: Shape, room: int, ports: Ports) -> LineTrial:
-    """The trial of one kernel, with every other dimension as short as leaves it the same."""
+    """Every other dimension is as short as leaves the kernel the same."""
     came, sent = ports.came, ports.sent
     fixed = {*one.dims, *(() if came is None else (came.source, came.dim))}
     for dim in (d for d in range(len(shape)) if d not in fixed):

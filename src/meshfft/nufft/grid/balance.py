@@ -75,7 +75,7 @@ def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL)
 
 
 def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, np.ndarray]:
-    """Rows behind a block that hold the tiles side by side, and the first cell of each tile."""
+    """Rows behind a block that hold the tiles side by side, and each tile's first cell."""
     beside = [size // cell for size, cell in zip(block[1:], cells[1:], strict=True)]
     bands = -(-tiles // max(math.prod(beside), 1))
     index = np.stack(np.unravel_index(np.arange(tiles), (max(bands, 1), *beside)), 1)
@@ -117,7 +117,7 @@ def _changes(start: np.ndarray) -> np.ndarray:
 
 
 def _rounds(loans: list[_Loan]) -> list[list[_Loan]]:
-    """Loans of similar size share a round: largest first, each in the first round with both devices free."""
+    """Rounds of loans of similar size: largest first, each in the first round with both devices free."""
     rounds: list[list[_Loan]] = []
     busy: list[set[int]] = []
     for loan in sorted(loans, key=lambda loan: -len(loan.start)):

@@ -98,7 +98,7 @@ def _sample(many: int) -> np.ndarray:
 def _placed(
     turns: np.ndarray, middles: tuple[int, ...], tiles: _Tiles, form: Form, cell: np.ndarray, offset: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Owners of points, their tiles, and phases in radians; fills `cell` and `offset`."""
+    """Owners, tiles, and phases in radians of points; fills `cell` and `offset`."""
     owner, inside, late = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), np.zeros(len(turns))
     grid, odd = tiles.grid, form.width % 2
     for dim, (cells, block, tile) in enumerate(zip(grid.shape, grid.block, tiles.tile, strict=True)):
@@ -130,7 +130,7 @@ def _split(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _multiple(first: np.ndarray, rest: np.ndarray, times: int) -> tuple[np.ndarray, np.ndarray]:
-    """A multiple of split turns: the integer part, and a remainder with one rounding."""
+    """A multiple of split turns: the integer, and a remainder with one rounding."""
     product = first * times
     whole = np.rint(product)
     product -= whole
@@ -145,7 +145,7 @@ def _wrapped(cell: np.ndarray, cells: int) -> np.ndarray:
 
 
 def radix_order(key: np.ndarray) -> np.ndarray:
-    """Stable order of nonnegative integers, 16 bits at a time, because NumPy has a radix sort for those."""
+    """Stable order of nonnegative integers; NumPy has a radix sort for 16 bits."""
     order = np.argsort((key & 0xFFFF).astype(np.uint16), kind="stable")
     for bits in range(16, int(key.max(initial=0)).bit_length(), 16):
         order = order[np.argsort((key.take(order) >> bits & 0xFFFF).astype(np.uint16), kind="stable")]
@@ -161,7 +161,6 @@ def _filled(
     offset: np.ndarray,
     phase: np.ndarray,
 ) -> Placed:
-    """Fills slots with sorted points; tables only have tiles with points."""
     devices, many = math.prod(tiles.grid.parts), len(key)
     begin = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     points = np.diff(begin, append=many)

@@ -71,7 +71,7 @@ def tpu_form(reach: int, d: int) -> tuple[tuple[int, ...], int]:
 
 
 def cost(form: Form, points: int, d: int, coils: int, itemsize: int, platform: str) -> tuple[int, int]:
-    """Operations and memory bytes for a device's points: values, tables and scattered data."""
+    """Operations and memory bytes for a device's points."""
     rows, cells = form.reach ** (d - 1), form.reach**d
     ends = points * (coils * itemsize + (d + 1) * itemsize // 2)
     if form.kind == "points":
@@ -89,7 +89,7 @@ def cost(form: Form, points: int, d: int, coils: int, itemsize: int, platform: s
 
 
 def weights(offset: Array, lowest: Array | None, cells: int, form: Form, order: int, dim: int = -1) -> Array:
-    """Weights of `cells` cells from `lowest`, the first that the point touches, or their derivative in the offset."""
+    """Weights of cells from `lowest`, the first that the point touches, or their derivative in the offset."""
     shape = list(offset.shape)
     shape.insert(dim % (offset.ndim + 1), cells)
     cell = lax.broadcasted_iota(jnp.int32, shape, dim % (offset.ndim + 1))

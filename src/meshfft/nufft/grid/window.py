@@ -126,7 +126,7 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
 
 @functools.lru_cache(maxsize=256)
 def gain(made: Window) -> float:
-    """Factor by which the window and its division magnify fine-grid rounding, in one dimension."""
+    """Factor by which the window and its division magnify rounding, in one dimension."""
     xi = np.linspace(-0.5, 0.5, 101)
     grid, modes = made.transform(xi), made.transform(xi / made.sigma)
     return math.sqrt(np.mean(grid**2) * np.mean(modes**-2.0))
@@ -184,7 +184,7 @@ def prolate(bandwidth: float) -> WindowProfile:
 
 
 def errors(phi: WindowProfile, width: int, sigma: float) -> tuple[float, float]:
-    """Relative errors of a 1-D transform over points and modes: root mean square and maximum."""
+    """Root mean square and largest relative error of a 1-D transform, over points and modes."""
     z, weights = _gauss()
     # Points and modes for the mean, then cell edges, and modes clustered at the band's end.
     t = np.append((np.arange(40) + 0.5) / 40, [0, 1])

@@ -39,7 +39,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclasses.dataclass(frozen=True)
 class _Factor(Step):
-    """Multiplies by a factor for each position along some dimensions; its own transpose. Abstract."""
+    """Multiplies by a factor for each position; its own transpose. Abstract."""
 
     along: tuple[int, ...]
     dims: ClassVar[tuple[int, ...]] = ()
@@ -184,7 +184,7 @@ class TileBalance(TakesTables, Wired):
         return grid_back(kept, self.after(layout), self.along)
 
     def _behind(self, layout: Layout) -> np.ndarray:
-        """First cells of the tiles, from the first appended row."""
+        """First cells of tiles, from the first appended row."""
         return np.array(self.places, np.int32) - np.array([layout.block[self.along[0]], *[0] * (len(self.tile) - 1)])
 
     def _cut(self, block: Array, start: Array) -> Array:
@@ -204,7 +204,7 @@ def _sources(pairs: Pairs, layout: Layout, along: tuple[int, ...]) -> list[int |
 
 
 def _added(block: Array, tiles: Array, starts: Array | np.ndarray) -> Array:
-    """Adds tiles (tiles, coils, cells) to the block one by one, as they may overlap."""
+    """Adds tiles (tiles, coils, cells) one by one, as they may overlap."""
     starts = jnp.asarray(starts, jnp.int32)
 
     def add(i: Array, block: Array) -> Array:

@@ -68,7 +68,7 @@ class PointStep(TakesTables):
         return self.ends(layout)[0 if self.transposed else 1]
 
     def ends(self, layout: Layout) -> tuple[Layout, Layout]:
-        """Layouts of the array and of the values; one of them is `layout`."""
+        """Layouts of array and values; one of them is `layout`."""
         if not self.transposed:
             return layout, layout.without(self.along) + self.points
         many = layout.ndim - self.points.ndim
@@ -114,7 +114,6 @@ class CoordinateStep(PointStep):
         return self.unit is None
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        """Coordinates (d, ...) stored as the values."""
         points = self.points
 
         def stored(leaf: Array | np.ndarray) -> Array | np.ndarray:
@@ -135,7 +134,7 @@ class CoordinateStep(PointStep):
 
 
 class Cells(NamedTuple):
-    """Points of type 3, in cells of a grid, and factors of their values; all by dimension first."""
+    """Points of type 3, in cells, and factors of their values; dimension first."""
 
     place: Limbs  # (d, ...), whole cells first
     factor: Planes  # (1, ...)

@@ -54,7 +54,7 @@ class RingPoints(CoordinateStep, Wired):
         return hops(math.prod(self.grid.parts), self.transposed)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Errors of sums within products, over their runs, along each other dimension, and over p devices."""
+        """Errors within products, over their runs, along each other dimension, and over p devices."""
         first, *others = (self.grid.block[j] for j in self._order)
         terms, others = (math.prod(self.points.block), []) if self.transposed else (first, others)
         runs = -(-terms // TERMS)
@@ -71,7 +71,6 @@ class RingPoints(CoordinateStep, Wired):
         return min(max(NUMBERS // max(beside, 1), LEAST), CHUNK, max(math.prod(self.points.block), 1))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """p products of the chunks' first factors with a block, and row-by-row work for the rest."""
         parts, count, batch = math.prod(self.grid.parts), math.prod(self.points.block), self.batch(layout)
         image, values = (math.prod(one.block) for one in self.ends(layout))
         sides = [self.grid.block[j] for j in self._order]
@@ -141,7 +140,7 @@ class RingPoints(CoordinateStep, Wired):
         return like(shard, tuple(y.reshape(-1, y.shape[-1])[: points.size] for y in chunks))
 
     def _sums(self, values: Block, points: Coordinates, position: Array) -> Block:
-        """Sums of local values for the block at a ring position, as `_flat`."""
+        """Sums of local values for the block at a ring position."""
         planes, starts = split(values), self._starts(position)
         first, *others = self._order
 

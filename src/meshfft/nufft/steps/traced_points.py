@@ -46,7 +46,7 @@ SORT_PASSES = 2  # over keys and numbers, per bit of the number of points
 
 
 class Sorted(NamedTuple):
-    """The points of a device, sorted by the block of the grid that they need."""
+    """Points sorted by the block of the grid that they need."""
 
     order: Array  # point at each place
     cell: Array  # (2 points, d): lowest touched cell, in the block; the second half is empty
@@ -263,13 +263,13 @@ class PointExchange(RingGrid):
         return spread(sent, self._came(points, at), self.form, self.grid.block, *self.outs)
 
     def _at(self, points: Sorted) -> tuple[Array, Array]:
-        """The place of the point in every slot, `size` if it is empty; and which devices need more slots."""
+        """The place of the point in every slot, `size` if empty; and devices that need more slots."""
         first, last = points.first[:-1, None], points.first[1:, None]
         at = first + lax.iota(jnp.int32, self.slots)[None]
         return jnp.where(at < last, at, points.size).ravel(), last[:, 0] - first[:, 0] > self.slots
 
     def _came(self, points: Sorted, at: Array) -> Slots:
-        """Slots from all devices; cells and offsets are one message of integers."""
+        """Slots from all devices; cells and offsets are one message."""
         mine = (at < points.size)[:, None]
         cell, offset = jnp.where(mine, points.cell[at], -1), points.offset[at]
         bits = lax.bitcast_convert_type(offset, jnp.int32).reshape(len(at), -1)

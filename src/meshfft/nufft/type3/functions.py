@@ -179,7 +179,7 @@ def _bound(given: float | Sequence[float] | None, dims: int, unit: str) -> tuple
 def _traced_ends(
     lengths: Scattered, frequencies: Scattered, bound: tuple[float, ...] | None
 ) -> tuple[Array, tuple[float, ...]]:
-    """Ends of positions and frequencies (2, 2, d) in turns, and the grid's products of half-widths."""
+    """Ends of positions and frequencies (2, 2, d) in turns, and the grid's products."""
     coords = [jnp.asarray(points.coords) for points in (lengths, frequencies)]
     wider = max((one.dtype for one in coords), key=lambda dtype: dtype.itemsize)
     positions, waves = (ends(lax.stop_gradient(one)).astype(wider) for one in coords)

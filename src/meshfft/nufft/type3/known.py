@@ -31,7 +31,7 @@ from .traced import image_for
 
 
 class Scales(NamedTuple):
-    """Midpoints of positions and frequencies by dimension, and the grid between them."""
+    """Midpoints of positions and frequencies, and the grid between them."""
 
     x0: np.ndarray
     s0: np.ndarray

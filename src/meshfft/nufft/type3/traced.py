@@ -65,7 +65,6 @@ class WaveSums:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Cells between positions and frequencies along each dimension."""
         return tuple(self.ends[0].cells)
 
     def stored(self, end: int, points: Array) -> Array:
@@ -116,7 +115,7 @@ def image_for(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
 
 @jax.custom_batching.custom_vmap
 def ends(points: Array) -> Array:
-    """The least and greatest coordinates (2, d), of a whole batch under `vmap`: so they are numbers outside `jit`."""
+    """The least and greatest coordinates (2, d); of a batch under `vmap`, so that they are concrete outside `jit`."""
     flat = points.reshape(-1, points.shape[-1])
     return jnp.stack([flat.min(0), flat.max(0)])
 
@@ -138,7 +137,6 @@ PointOperands = tuple[Cells, Cells]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def at_points(sums: WaveSums, c: Array, x: Array, s: Array, operands: PointOperands) -> Array:
-    """The sums of complex values, as stored."""
     return in_turn(_run, sums, c, operands)
 
 
@@ -165,7 +163,6 @@ at_points.defjvp(_change, symbolic_zeros=True)
 
 @functools.partial(jax.jit, static_argnums=0)
 def _times(sums: WaveSums, points: Array, values: Array) -> Array:
-    """Each coordinate of positions times the values, (d, ...)."""
     numbers = sums.stored(0, points)
     return scaled(values[None], jnp.expand_dims(numbers, range(1, 2 + values.ndim - numbers.ndim)))
 
@@ -187,7 +184,7 @@ def _run(sums: WaveSums, c: Array, operands: PointOperands) -> Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def operands_of(sums: WaveSums, x: Array, s: Array, ends: Array) -> PointOperands:
-    """The steps' operands; `ends` (2, 2, d) are those of positions and frequencies in turns."""
+    """`ends` (2, 2, d) are those of positions and frequencies in turns."""
     scale = _scale(sums, ends)
     return _sources(sums, jnp.moveaxis(x, -1, 0), scale), _targets(sums, jnp.moveaxis(s, -1, 0), scale)
 
@@ -202,7 +199,7 @@ class Rescaling(NamedTuple):
     fits: Array
 
     def along(self, ndim: int) -> "Rescaling":
-        """Each of shape (d, 1, ...), for coordinates (d, ...)."""
+        """Each of shape (d, 1, ...)."""
         x0, s0, m, t = (one.reshape(line_shape(0, ndim)) for one in self[:-1])
         return Rescaling(x0, s0, m, t, self.fits)
 
@@ -257,7 +254,7 @@ def _apart(a: Limbs, b: Limbs) -> Limbs:
 
 
 def _multiple(middle: Array, fixed: Any, values: Array) -> Limbs:
-    """middle values modulo 1: an integer multiple of the values over a power of two."""
+    """middle values modulo 1: an integer times the values over a power of two."""
     mantissa, power = jnp.frexp(jnp.abs(middle))
     product = phases.times((mantissa * 2.0**MANTISSA).astype(jnp.uint32), fixed(values, power - MANTISSA))
     return tuple(jnp.where(middle < 0, *pair) for pair in zip(phases.negative(product), product, strict=True))

@@ -65,7 +65,6 @@ class FFTLine:
 
     @property
     def rows(self) -> int:
-        """Rows of scratch memory, in whole tiles."""
         return max(max(self.registers, SUBLANES) * PITCH, -(-self.length // LANES) * LANES)
 
     @property
@@ -153,7 +152,7 @@ def order(line: FFTLine, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
 
 
 def buffers_of(passes: int, source: PassOperand, between: Refs, last: Refs) -> list[Ref]:
-    """Operands of each pass, then the last result, in two memories by turns."""
+    """Operands of each pass, then the last result, alternating between two memories."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
@@ -174,7 +173,7 @@ def passes(
 def _one_pass(
     line: FFTLine, p: int, table: Ref, load: LoadPair, store: Store, tiles: Tiles, source: PassOperand | None
 ) -> None:
-    """One radix: twiddled butterflies, for each of `done` transformed registers."""
+    """One radix: twiddled butterflies, for each of `done` registers."""
     radix, done = line.radices[p], math.prod(line.radices[:p])
     left, kept = line.registers // (done * radix), line.kept if p == 0 else radix
 
@@ -195,7 +194,7 @@ def _one_pass(
 
 
 def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:
-    """Twiddles of butterfly b of a pass, except the first, which is 1; none in the last pass."""
+    """Twiddles of butterfly b, except the first, which is 1; none in the last pass."""
     if p == len(line.radices) - 1:
         return []
     radix = line.radices[p]

@@ -30,7 +30,7 @@ BlockIndex = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
 
 @dataclasses.dataclass(frozen=True)
 class Blocked:
-    """Blocks of arrays of one shape; a size of None hides a dimension from the kernel, at one position.
+    """Blocks of arrays of one shape; a size of None hides a dimension from the kernel.
 
     The last block may reach over the end. `place` maps a grid step to a block, by default the next. `views` makes the
     kernel's view of the arrays.
@@ -98,7 +98,7 @@ class Blocked:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A kernel: its blocks, and scratch memories of two planes each.
+    """A kernel, its blocks, and scratch memories of two planes each.
 
     `twist` is a table of scalar weights, and the row for each grid step; `fixed` are tables for all steps.
     """
@@ -144,7 +144,7 @@ class Kernel:
         )
 
     def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
-        """For each line, the twiddles of its passes as scalars and of the last as registers; then the weights."""
+        """For each line, twiddles of passes as scalars and of the last as registers; then weights."""
         for line in self.lines:
             passes, last = line.tables()
             yield passes, pl.BlockSpec(memory_space=pltpu.SMEM)
@@ -182,7 +182,7 @@ def call(
 def linear_on_tpu(
     kernels: OnPlanes, elsewhere: OnPlanes, transpose: OnPlanes, given: Planes, interpret: bool
 ) -> Planes:
-    """Runs kernels on a TPU, or anywhere if Pallas interprets them; else XLA. Kernels have no rule for transposes."""
+    """Runs kernels on a TPU, or if Pallas interprets them; else XLA. Kernels have no rule for transposes."""
 
     def forward(_: None, given: Planes) -> Planes:
         with jax.named_scope("fft"):  # profiles find it by the name of XLA's FFT

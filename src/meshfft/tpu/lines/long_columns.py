@@ -198,7 +198,7 @@ def _sublane_twist(first: int, length: int, sign: int) -> np.ndarray:
 
 
 def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitLines | None:
-    """How a dimension is split in two; None if there are no factors or they do not fit the pieces."""
+    """How a dimension is split in two; None if no factors fit the pieces."""
     lead, rest, came = tuple(shape[:dim]), tuple(shape[dim + 1 :]), ports.came
     tile = SUBLANES if len(rest) == 1 else 1
     first = _factor(shape[dim], tile, came.parts if came else shape[dim])
@@ -214,7 +214,7 @@ def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitL
 
 
 def target_of(of: SplitLines, rest: BlockSizes, sent: tuple[int, int] | None) -> Blocked | None:
-    """Target of X[i + A j], for all j and one i, or eight: planes, or parts that consist of whole blocks.
+    """Target of X[i + A j], for all j and one i, or eight: planes, or parts of whole blocks.
 
     Part p of the dimension itself has rows p R ... p R + R - 1:
 

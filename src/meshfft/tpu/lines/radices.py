@@ -117,7 +117,7 @@ def _times_i(a: Pair, sign: int) -> Pair:
 
 
 def _rotated(a: Pair, eighths: int, sign: int) -> Pair:
-    """exp(sign 2 pi i eighths / 8) a; 1 and 3 take two additions and two products."""
+    """exp(sign 2 pi i eighths / 8) a."""
     if eighths == 0:
         return a
     if eighths == 2:
@@ -133,7 +133,7 @@ def _dft4(x: Sequence[Pair], sign: int) -> list[Pair]:
 
 
 def _dft_even(x: Sequence[Pair], sign: int) -> list[Pair]:
-    """8 as 4 x 2, 16 as 4 x 4: DFTs of 4 over the high digit, twiddles, and DFTs over the low one."""
+    """8 as 4 x 2, 16 as 4 x 4: DFTs of 4 over the high digit, twiddles, DFTs over the low one."""
     radix = len(x)
     low = radix // 4
     columns = [_dft4(x[i::low], sign) for i in range(low)]

@@ -61,7 +61,6 @@ class RealLine(FFTLine):
         return max((max(self.registers, SUBLANES) + 1) * PITCH, -(-self.length // LANES) * LANES)
 
     def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
-        """Calls body for each register that is not a mirror image."""
         first = self.radices[0]
         if done == 1:
             body(0)
@@ -79,7 +78,7 @@ class RealLine(FFTLine):
 
 
 def real_plane(line: RealLine, memories: Sequence[Refs]) -> Ref:
-    """The plane of real lines among (scratch, half spectra), which the adjacent pass does not use."""
+    """The plane of real lines, which the adjacent pass does not use."""
     return memories[len(line.radices) % 2][0]
 
 

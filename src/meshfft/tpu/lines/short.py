@@ -54,7 +54,6 @@ def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -
 
 
 def column_kernel(shape: Sequence[int], dim: int, sign: int, room: int) -> Kernel | None:
-    """The widest blocks that fit, of lines along a dimension that is not the last."""
     line = FFTLine(shape[dim], sign, dim < len(shape) - 2, room >= MANY_REGISTERS)
     name = f"fft_{'first' if line.untiled else 'sublane'}_{line.length}"
     partial = not line.untiled and line.registers % SUBLANES  # tiles, which need narrow blocks
@@ -95,7 +94,7 @@ def real_kernel(shape: Sequence[int], many: int, sign: int, room: int, onto: boo
 
 
 def flattened(shape: Sequence[int]) -> tuple[int, ...]:
-    """The array as lines in one leading dimension, if tiles of eight rows allow it without a copy."""
+    """Lines in one leading dimension, if tiles of eight rows allow it without a copy."""
     tiled = len(shape) > 1 and shape[-2] >= LANES and shape[-2] % SUBLANES
     return tuple(shape) if tiled else (math.prod(shape[:-1]), shape[-1])
 
