@@ -4,7 +4,7 @@
     d x   = sum over dimensions of n_m A^H(2 pi i dk_m c)
 
 Displacements from the planned positions, in cells, are sent to the owners as values are. A gradient costs one transform
-per dimension and has the accuracy of a transform.
+per dimension.
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
 fine grid    one transform of a fine grid, W^d cells per point, and the exchange of values
 ring         the sum itself: 8 M N flops for M points and N samples; only the image is sent
 
-The host places concrete points on the owners of their cells. A plan of traced points depends only on their shape.
+A plan of traced points depends only on their shape.
 """
 
 import dataclasses

@@ -5,7 +5,7 @@
     ADMM (split Bregman)                                      min |A x - d|^2 / 2 + t f(K x)
 
 A^H W A depends on differences of positions only, so it is a convolution on a circle of 2 N - 1 or more. q is one
-adjoint transform, lambda is real, and applications need no points.
+adjoint transform; lambda is real.
 
 Invariant: each program ends before the next one starts, because on CPUs two programs can deadlock when each holds
 threads that the other needs.

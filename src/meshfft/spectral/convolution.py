@@ -3,7 +3,7 @@
     periodic:  F^-1 (F a  F b),   F^-1 (F a  conj(F b))
 
 Linear ones zero-pad both before the transform, and crop the result. A phase in the spectrum, exp(2 pi i j shift / L),
-moves the first sample of the result to the front, so no data moves for it.
+moves its first sample to the front, so no data moves.
 """
 
 import functools

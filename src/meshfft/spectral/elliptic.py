@@ -3,11 +3,9 @@
     (laplacian + k2) u = f,   u = T^-1 (T f / (k2 - |k|^2)),   T: Fourier, cosine or sine transforms by axis
 
 Open space has the Green's function of the free Laplacian, cut off at the length L of the box's diagonal, which changes
-nothing in the box. Its transform is smooth, so the solution has the accuracy of the spectrum:
+nothing in the box. Its transform is smooth, so the solution has the accuracy of the spectrum (source: see `poisson`):
 
     1 / (4 pi r) for r < L   <->   (1 - cos(L |k|)) / |k|^2
-
-Source: Vico, Greengard, Ferrando, "Fast convolution with free-space Green's functions", J. Comput. Phys. 323, 2016.
 """
 
 import functools
@@ -76,7 +74,7 @@ def poisson(
     Costs a transform and an inverse: half the traffic of `fftn` and `ifftn`.
     "open" transforms 1 + sqrt(3) times as many points along each axis of a
     cube. Differentiable. Source: Vico, Greengard, Ferrando, "Fast convolution
-    with free-space Green's functions", 2016.
+    with free-space Green's functions", J. Comput. Phys. 323, 2016.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> mf.poisson(x, (6.283185307179586,)).round(4).tolist()

@@ -3,8 +3,8 @@
     k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along a halved dimension j = 0 ... N // 2
     k_j = pi j / length      of cosines, j = 0 ... N - 1, and of sines, j = 1 ... N; of type IV both j + 1/2
 
-The spectrum stays in the cheapest layout. Its factors are cut like it, made in float64 on the host, rounded once, and 0
-in the padding. Real arrays use half spectra. Invariant: nothing is sent between the two walks.
+The spectrum stays in the cheapest layout. Its factors are cut like it, made in float64 on the host, and 0 in the
+padding. Real arrays use half spectra. Invariant: nothing is sent between the two walks.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
     y = F^-1 (f(k) F x),   f = (i k)^order for d/dx
 
-Invariant: factors are made for the spectrum as stored, so nothing is sent between the two walks.
+Factors are made for the spectrum as stored, so nothing is sent between the two walks.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """A figure of a spectrum: log10 |X| on the planes through zero frequency, in the middle of the figure.
 
-A 3-D spectrum has three planes, one for each pair of dimensions, a 2-D one a plane, a 1-D one a curve, on one scale.
+A 3-D spectrum has three planes, a 2-D one a plane, a 1-D one a curve, on one scale.
 """
 
 import itertools

@@ -9,8 +9,7 @@ only after the previous one is copied back: when half of the chunks are done.
 
 Operands and results are those of nufft/grid/gridding.py, with tiles of `form.tpu_form` and chunks of 128 points. A
 chunk costs the weights of its points (vector unit: 16 to 28 operations for each row of its tables), and 12 depth x
-cells x 128 products a coil (matrix units): 0.55 to 1.7 cycles a point of a full chunk on v5e, by the compiled
-schedules (libtpu 0.0.52).
+cells x 128 products a coil (matrix units).
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Trials of kernels before their first use (kept.py), each on a small block.
 
-A block is as small as leaves the kernel the same: lines keep their length, and blocks of the kernel's grid their width.
-The reference is NumPy in float64; for words and points it is XLA.
+Lines keep their length, and blocks of the kernel's grid their width. The reference is NumPy in float64; for words and
+points it is XLA.
 """
 
 import dataclasses

@@ -4,7 +4,7 @@
     every device:    block' = block, followed in its first dimension by rows of all received tiles
 
 A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner sends tiles with halo; the
-helper interpolates and holds the values. Type 1 runs in reverse. Tiles that pad a message have no points.
+helper interpolates and holds the values. Tiles that pad a message have no points.
 """
 
 import dataclasses

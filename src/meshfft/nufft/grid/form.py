@@ -1,7 +1,7 @@
 """The local form of gridding: how a device groups its points, their cost, and their weights.
 
 A point is at offset v in (-1/2, 1/2] cells from the middle of the W = width + 2 slack cells that it may touch. Cell l
-of these has the weight phi(l - (W - 1)/2 - v). Invariant: an empty slot has cell -1 and weight 0, whatever its offset.
+of these has the weight phi(l - (W - 1)/2 - v). Invariant: an empty slot has cell -1 and weight 0.
 
 On a core of an EPYC 9004 (complex64) a point costs LEAST + ROW W^(d-1) + CELL W^d. Gathers take 1.5 to 7 times the
 time, tiles 3 to 15 times. GPU costs are operation counts.

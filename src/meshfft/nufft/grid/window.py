@@ -5,7 +5,7 @@
 
 Among functions that vanish for |z| > 1, the prolate one has the most of its spectrum within a band, so its aliases, the
 error of gridding, are least. The polynomial has no table, no branch and exact derivatives; s = 0 outside is the mask.
-In t = s - 1/2 it is evaluated without cancellation.
+In t it is evaluated without cancellation.
 
 Source: Osipov, Rokhlin, Xiao, "Prolate Spheroidal Wave Functions of Order Zero", 2013; finufft 2.5.
 """

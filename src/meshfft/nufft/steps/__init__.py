@@ -13,7 +13,7 @@
 
 Type 2 transforms the image to the fine grid between Deconvolve and PhaseShift; then a Halo (steps/) serves windows that
 cross the end of a block. Points belong to the block with the lowest cell of their window, so halos are on one side
-only. Type 1 is the adjoint of each step.
+only. Type 1 is the adjoint.
 """
 
 from .grid_steps import Deconvolve as Deconvolve

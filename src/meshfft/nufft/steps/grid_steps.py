@@ -4,11 +4,11 @@
     Y[g] -> Y[g] product over dimensions of exp(sign 2 pi i g (N // 2) / G)               PhaseShift
     block -> block, followed in its first dimension by rows with lent tiles               TileBalance
 
-phihat is even and large for |n| <= N / 2, so modes are counted from -N // 2. The FFT counts from 0, and PhaseShift
+phihat is even, and large within N / 2 of 0, so modes are counted from -N // 2. The FFT counts from 0, and PhaseShift
 makes up for it; with G = 2 N its factors are powers of i.
 
-TileBalance lends tiles to devices with fewer points, in rounds of one permute (nufft/grid/balance.py). The starts of
-tiles are an operand. The transpose adds the rows to the blocks they were copied from.
+nufft/grid/balance.py plans the rounds of TileBalance, one permute each. The starts of tiles are an operand. The
+transpose adds the rows to the blocks they were copied from.
 """
 
 import dataclasses

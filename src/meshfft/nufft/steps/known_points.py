@@ -1,4 +1,4 @@
-"""Steps for points that the host has placed on the devices which own their cells: Interpolate and ValueExchange.
+"""Steps for points that the host has placed on the owners of their cells: Interpolate and ValueExchange.
 
     r_j = e_j sum over cells l of the window of point j of Y[l] product over dimensions of phi(l - u_j)
 

@@ -6,7 +6,7 @@ Points stay on their devices, and blocks of the image are sent around one ring o
 takes its points in chunks: V_1 times a block is a matrix product, and V_2, V_3, ... are applied row by row, so that
 V_1 x V_2 x ... is never stored. In the transpose values stay, and sums of blocks of the image are sent.
 
-A phase n k is reduced modulo a turn in fixed point. A point with a coordinate that is not finite has the value NaN.
+A phase n k is reduced modulo a turn in fixed point.
 """
 
 import dataclasses

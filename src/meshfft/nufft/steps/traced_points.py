@@ -11,8 +11,7 @@ PointExchange: the grid stays, and points are sent to the owners of their cells.
 points in one all-to-all; values return in another. Points without a slot have the value NaN, and in the transpose all
 sums are NaN.
 
-Invariant: u = G k mod G is in fixed point, and splits into cell and offset exactly. A point with a coordinate that is
-not finite has the value NaN.
+Invariant: u = G k mod G is in fixed point, and splits into cell and offset exactly.
 """
 
 import dataclasses

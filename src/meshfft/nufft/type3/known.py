@@ -4,7 +4,7 @@
 
 Values are spread to a grid of positions, the image of a type 2 transform to the frequencies. With |x - x0| <= X and
 |s - s0| <= S along a dimension, the grid has 4 sigma X S cells of width 1 / (2 sigma S), plus a window: then the
-window's transform is far from 0 at all frequencies. Float64 factors for each value and sum complete the formula.
+window's transform is far from 0 at all frequencies.
 """
 
 import dataclasses

@@ -7,8 +7,8 @@ eight registers with a stride into one register, without shuffles:
     passes    y[b r + c] = w^(b c) sum_a exp(.. a c / r) x[a left + b]       for each radix r, in registers
     last      X[k + M q] = sum_s exp(.. s q / 8) w_N^(s k) y_s[k]            eight k in a register
 
-Untiled lines have two dimensions behind theirs: each position has separate registers, and there is no last pass. For
-it, registers are 9 rows apart: at a distance of eight, a load would hit one memory bank several times.
+Untiled lines have two dimensions behind theirs, separate registers for each position, and no last pass. For it,
+registers are 9 rows apart: at a distance of eight, a load would hit one memory bank several times.
 """
 
 import dataclasses

@@ -7,7 +7,7 @@ first       any other: every position has separate registers
 halflane    real lines to half spectra: transposed, half along the rows, transposed back
 halfplane   transposed, half along the rows, which are the columns, transposed back, along the rows
 
-"reallane" and "realplane", onto real lines, do the reverse of the last two.
+"reallane" and "realplane", onto real lines, do the reverse.
 """
 
 import math
