@@ -164,7 +164,6 @@ class ScatteredPlan(PointsPlan):
         return self._exchanged(values, *self.walk.pairs[-1], tail=1)
 
     def _exchanged(self, values: AnyArray, step: Step, layout: Layout, tail: int) -> Any:
-        """Exchanges values; those of the points alone have `tail` dimensions."""
         if np.ndim(values) == tail:
             layout = layout.along(range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype

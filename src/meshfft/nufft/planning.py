@@ -46,7 +46,7 @@ LOG = logging.getLogger("meshfft")
 
 
 def plan_to_points(problem: ScatteredProblem) -> PointsPlan:
-    """The plan from an image to values, by the method asked for or the cheaper one."""
+    """The plan from an image to values, by the chosen or cheaper method."""
     if problem.method == "kdft" or problem.points.size == 0:
         plan = ring_plan(problem)
     elif problem.points.known:
@@ -117,7 +117,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
 def _working(
     post: PostTransform, layout: Layout
 ) -> tuple[Tables[np.ndarray], np.ndarray, tuple[TileBalance, np.ndarray] | None]:
-    """Tables of points by working device, slots of points, and the tile exchange, if any."""
+    """Tables of points by working device, slots of points, and any tile exchange."""
     placed, dims, halo = post.placed(layout), post.problem.dims, post.reach - 1
     if not post.balanced:
         return placed.tables, placed.order, None

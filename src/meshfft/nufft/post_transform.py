@@ -33,7 +33,7 @@ from .steps import Interpolate, PhaseShift, PointExchange, RingGrid, TileBalance
 GROWTH = 1.07  # allowed growth of a grid that more devices can share
 SIGMA = 2.0
 LOOSE = 1e-3  # least tolerance for a coarser grid, which magnifies rounding
-SIGMAS = (SIGMA, 1.5, 1.25)  # a coarser grid has a smaller transform and a wider window, which pays in 3-D
+SIGMAS = (SIGMA, 1.5, 1.25)  # coarser grids, with wider windows, pay in 3-D
 MOST_CELLS = 2**31 - 1  # along a dimension: cells are 32-bit integers
 
 
@@ -44,7 +44,6 @@ class PostTransform:
     window: Window
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
-        """Steps for a layout, by the points that its devices would own."""
         problem = self.problem
         if not problem.points.known:
             return self._wired(layout, self._traced(layout))
@@ -125,7 +124,7 @@ def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
 def to_grid(
     problem: ScatteredProblem, instead: tuple[Step, ...] = (), post: type[PostTransform] = PostTransform
 ) -> tuple[Walk, PostTransform | None]:
-    """The cheapest walk to a fine grid and on, or a step of `instead`; up to three sigmas are tried."""
+    """The cheapest walk to a fine grid and on, or a step of `instead`."""
     sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
     windows = [window(problem.tol, sigma, dims, dtype)]
     for coarser in SIGMAS[1:] if problem.sigma is None and problem.tol >= LOOSE else ():

@@ -32,7 +32,7 @@ MODES = ("wrap", "same", "causal", "full", "valid")
 
 
 class Extent(NamedTuple):
-    """Along one axis: points of the transform, used samples of b, and the returned part of the linear result."""
+    """Along an axis: points of the transform, used samples of b, and the returned part."""
 
     points: int
     used: int
@@ -133,7 +133,7 @@ def _called(a: AnyArray, b: AnyArray, axes: Ints, mode: str, how: FieldHow, conj
 
 
 def _extent(mode: str, dim: int, n: int, m: int, parts: int) -> Extent:
-    """For n samples of a and m of b; what wraps around falls outside of the returned part."""
+    """For n samples of a and m of b; what wraps around is not returned."""
     if mode == "wrap":
         if m > n:
             raise ValueError(f"b has {m} samples along axis {dim}, a {n}: give b at most as many, or a linear mode")

@@ -167,7 +167,7 @@ def squares(plan: Plan, lengths: Sequence[float]) -> AxisValues:
 
 
 def _solved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array, k2: Array) -> AnyStored:
-    """The solution for squares in units of 1 / unit; multiplies twice by unit to avoid overflow."""
+    """For squares in units of 1 / unit; multiplies twice by unit to avoid overflow."""
     gap = k2 - functools.reduce(operator.add, squares)
     return _times(plan, f, jnp.where(gap != 0, 1 / jnp.where(gap != 0, gap, 1), 0), unit)
 

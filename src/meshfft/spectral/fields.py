@@ -43,7 +43,7 @@ from ..steps.problem import Options
 PROGRAMS = 64  # programs kept
 T = TypeVar("T")
 Lengths = Sequence[float] | None
-AxisValues = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, which broadcast to the spectrum
+AxisValues = tuple[Array | np.ndarray, ...]  # by transformed dimension, which broadcast to the spectrum
 Where = Spec | None  # cuts of an array; None if JAX shows them, or they stay
 
 
@@ -216,7 +216,7 @@ def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
 
 
 def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> Array | np.ndarray:
-    """Values along a dimension as a layout stores them here, 0 in the padding."""
+    """Values along a dimension, as a layout stores them here."""
     indices = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
     line = np.where(layout.logical(dim), values[indices], 0).astype(values.dtype)
     line = line.reshape(line_shape(dim, layout.ndim))

@@ -109,8 +109,7 @@ def truncate_spectrum(
 
     It undoes `pad_spectrum`, with the same arguments, result, errors and cost;
     M is at most N. With kind="rfft", `axes` must have every transformed
-    dimension, with -1 in `s` for those that stay: X[-M / 2] is the conjugate
-    of X[M / 2] at the negative of all other wavenumbers.
+    dimension, with -1 in `s` for those that stay.
 
     >>> X = jnp.array([8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0])
     >>> mf.truncate_spectrum(X, (4,), kind="fft").tolist()
@@ -200,7 +199,7 @@ def _steps(start: Layout, changes: Sequence[Change]) -> tuple[Bands, ...]:
 
 
 def bands_of(old: int, new: int, half: bool) -> tuple[Band, ...]:
-    """The waves that two grids share along a dimension: first nonnegative wavenumbers, then negative ones.
+    """The waves that two grids share along a dimension, nonnegative ones first.
 
     The last band, at half of an even number of points, is split in two or added.
     """
@@ -214,7 +213,7 @@ def bands_of(old: int, new: int, half: bool) -> tuple[Band, ...]:
 
 
 def _mirror(end: Layout, dims: tuple[int, ...]) -> tuple[Walk, Walk]:
-    """Walks that fetch and add the missing wave of -M / 2 periods of a half spectrum of M points."""
+    """Walks that fetch and add the missing wave of -M / 2 periods."""
     *others, dim = dims
     size = end.shape[dim]
     last, plane = Band(size - 1, 0, 1), end.resize(dim, 1)

@@ -35,7 +35,7 @@ class OperandPlace(NamedTuple):
 
 
 class Walks(NamedTuple):
-    """Plans of a, of b along its dimensions, and of the result c."""
+    """Plans of a, b and the result c."""
 
     a: Plan
     b: Plan
@@ -47,7 +47,7 @@ class Walks(NamedTuple):
 def place_of(
     b: AnyStored, a: AnyStored, dims: tuple[int, ...], setting: Setting
 ) -> tuple[OperandPlace, tuple[int, ...]]:
-    """Where b is, and its shape; raises ValueError if its shape or cuts do not fit those of a."""
+    """Where b is, and its shape; raises ValueError if it does not fit a."""
     start, mesh, whole = setting.start, setting.mesh, _as_block(b, a, dims, setting)
     shape = b.shape if whole is None else whole
     _check_shapes(start.shape, shape, dims)
@@ -69,7 +69,7 @@ def place_of(
 
 
 def walks_of(a: Plan, place: OperandPlace, used: tuple[int, ...], result: tuple[int, ...]) -> Walks:
-    """For `used` samples of b and a result of this shape."""
+    """The plans for `used` samples of b and a result of this shape."""
     start, kept, dims = a.in_layout, place.kept, a.transform.dims
     inner = tuple(map(kept.index, dims))
     kind, s = ("rfft" if a.walk.real else "fft"), tuple(n for _, n in harmonics(a))

@@ -29,7 +29,7 @@ class Plane(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The dimensions fixed at index 0: k2 = k3 = 0, and n2 if it was not transformed."""
+        """The dimensions fixed at index 0, such as k2 = k3 = 0, or n2 if not transformed."""
         fixed = [d for d in range(len(self.at)) if d not in self.dims]
         names = [f"${'k' if d in self.transformed else 'n'}_{{{d}}}$" for d in fixed]
         return " = ".join([*names, "0"]) if names else ""

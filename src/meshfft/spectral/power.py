@@ -202,7 +202,6 @@ def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
 def _binned(
     plan: Plan, arrays: Sequence[AnyStored], squares: PerDim, weights: PerDim, edges: Array, middles: Array
 ) -> tuple[Array, Array, Array]:
-    """Mean wavenumber in units of the least, mean power, and counts."""
     product = _product([stored_of(plan(x)) for x in arrays], plan.walk.real)
     sums, roots, counts = binned(product, squares, weights, edges, plan.out_layout, plan.mesh)
     some = jnp.maximum(counts, 1)

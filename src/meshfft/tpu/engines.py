@@ -33,7 +33,7 @@ COPIES = 3  # reads and writes of a block copied to another order: half as many 
 
 
 def room_of(site: Site) -> int:
-    """Bytes of fast memory for kernels; 0 if one has failed."""
+    """Bytes of fast memory for kernels; 0 if a kernel has failed."""
     scratch = site.machine.chip.scratch
     if scratch is None or site.xla or site.itemsize != 8 or site.machine.has_failed("fft", "wire"):
         return 0
@@ -104,7 +104,7 @@ class VectorFFT(Sender):
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorChirp(Engine[Planes]):
-    """By two passes of kernels over at least twice the points."""
+    """Lines without kernels, by two passes over at least twice the points."""
 
     room: int
     planar: ClassVar[bool] = True

@@ -23,8 +23,6 @@ from .passes import ROOM, chunk_of, is_direct, one_piece, run, supports
 
 
 class Taken(NamedTuple):
-    """An order of dimensions, and the transformed ones in it."""
-
     order: tuple[int, ...]
     dims: tuple[int, ...]
 

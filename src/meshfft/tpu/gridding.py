@@ -255,7 +255,7 @@ def _spread(*refs: Ref, task: Task) -> None:
 
 
 def _cells(rows: Array, left: Array, strip: Strip) -> list[Array]:
-    """Sums of a chunk: (planes x cells, 128) for each 128 of the depth, parts of the weights side by side."""
+    """Sums of a chunk: (planes x cells, 128) for each 128 of the depth."""
     of_rows, of_left, size = strips.parts(rows), strips.parts(left), rows.shape[0]
     totals = [jnp.zeros((size, LANES), jnp.float32)] * strip.wide
     for j in range(0, 3, strip.copies):

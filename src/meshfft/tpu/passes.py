@@ -81,7 +81,6 @@ def _of_lines(shape: Shape, dim: int, room: int) -> KernelPass | None:
 
 
 def is_direct(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> bool:
-    """Whether kernels have these ports without copies around them."""
     if not all(supports(shape, dim, room) for dim in dims):
         return False
     own = [(one, part) for one, part in passes_between(shape, dims, room, ports) if part != PLANES]
@@ -115,7 +114,7 @@ def run(
 
 
 def kernels_of(one: KernelPass, shape: Shape, sign: int, room: int, ports: Ports) -> ShortKernel | LongKernels | None:
-    """The kernels of a pass, or None; for several small planes at once if possible."""
+    """The kernels of a pass, or None; several small planes at once if possible."""
     if len(one.kinds) == 2:
         return long_columns.kernels_of(shape, one.dims[0], sign, room, ports)
     rows, sent, flat = ports.rows, ports.sent, _is_flat(one, shape, ports)
@@ -173,7 +172,6 @@ def _target(kernel: Kernel, one: KernelPass, sent: tuple[int, int] | None) -> Bl
 
 
 def _is_flat(one: KernelPass, shape: Sequence[int], ports: Ports) -> bool:
-    """Whether array and ports are flat lines: whole leading rows, and parts of lines."""
     rows, sent = ports.rows is None or ports.rows.dim == 0, ports.sent is None or ports.sent[0] == len(shape) - 1
     return one.kind == "lane" and len(short.flattened(shape)) == 2 and rows and sent
 

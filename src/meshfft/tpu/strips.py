@@ -28,7 +28,7 @@ from .lines.blocks import rounded
 from .lines.memory import Ref
 from .lines.radices import LANES, SUBLANES
 
-SMALL = 12 * 2**20  # bytes of fast memory that every TPU can give; larger strips need more
+SMALL = 12 * 2**20  # bytes of fast memory that every TPU has
 COILS = 4  # most coils at a time
 MANY = 128  # chunks whose points are copied at once
 TERMS = ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0))  # parts of the strip and of the weights, largest first
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Strip(NamedTuple):
-    lead: int  # of the first dimension, 1 in two dimensions
+    lead: int  # cells of the first dimension, 1 in two dimensions
     rows: int  # of the last but one, a multiple of 8
     cells: int  # of a chunk's tile in the last dimension, a multiple of 8
     lane_tiles: int  # of 128 cells of the last dimension
@@ -102,10 +102,10 @@ def task_of(coils: int, shape: Shape, form: Form) -> Task:
 
 
 class Chunk(NamedTuple):
-    last: Array  # in the last dimension
+    last: Array  # first cell in the last dimension
     following: Array  # first chunk of the next strip, or the number of chunks
     parity: Array  # of the strip
-    lead: Array  # of the strip in the first dimension
+    lead: Array  # first cell of the strip in the first dimension
     row: Array  # and in the second
     then_lead: Array  # of the next strip
     then_row: Array
@@ -132,7 +132,7 @@ def chunk_at(table: Ref, i: Array) -> Chunk:
 
 
 def runs(count: Ref, run: Callable[[Array, Array], Array]) -> None:
-    """Calls run(first, end) over the chunks of this grid step; it returns the next first."""
+    """Calls run(first, end) over this grid step's chunks; it returns the next first."""
     begin = pl.program_id(1) * MANY
     end = jnp.minimum(begin + MANY, count[0])
     lax.while_loop(lambda i: i < end, lambda i: run(i, end), begin)

@@ -89,7 +89,7 @@ def cost(form: Form, points: int, d: int, coils: int, itemsize: int, platform: s
 
 
 def weights(offset: Array, lowest: Array | None, cells: int, form: Form, order: int, dim: int = -1) -> Array:
-    """Weights of cells from `lowest`, the first that the point touches, or their derivative in the offset."""
+    """Weights of `cells` cells, or their derivative in the offset. `lowest`: the first that the point touches."""
     shape = list(offset.shape)
     shape.insert(dim % (offset.ndim + 1), cells)
     cell = lax.broadcasted_iota(jnp.int32, shape, dim % (offset.ndim + 1))

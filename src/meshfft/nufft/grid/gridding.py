@@ -62,7 +62,7 @@ def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], *out
 
 
 def _zeros(shape: tuple[int, ...], given: Array, slots: Slots) -> Array:
-    """Initial carry of a loop, varying over the mesh axes of its iterations."""
+    """Initial carry of a loop, varying over its mesh axes."""
     zeros = jnp.zeros(shape, given.dtype)
     return varying([zeros, given, slots.cell, slots.offset, slots.start, slots.count], frozenset())[0]
 

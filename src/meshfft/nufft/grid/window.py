@@ -170,7 +170,7 @@ def fitted(width: int, sigma: float) -> Window:
 
 
 def prolate(bandwidth: float) -> WindowProfile:
-    """Prolate spheroidal function of order zero, 1 in the middle, by its Legendre coefficients."""
+    """Prolate spheroidal function of order zero, 1 in the middle, by Legendre coefficients."""
     from scipy import linalg  # importing takes 0.25 s
 
     k = np.arange(0, 120, 2).astype(float)

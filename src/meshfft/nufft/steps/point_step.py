@@ -55,7 +55,7 @@ class TakesTables(Reversible, Takes):
 
 @dataclasses.dataclass(frozen=True)
 class PointStep(TakesTables):
-    """Values at points from dimensions of an array, or with `transposed` the reverse. Abstract."""
+    """Values at points from an array, or with `transposed` the reverse. Abstract."""
 
     along: tuple[int, ...]  # of the array, one for each coordinate
     grid: Layout  # of these alone: image samples, or cells of a fine grid with halos
@@ -103,7 +103,7 @@ class PointStep(TakesTables):
 
 @dataclasses.dataclass(frozen=True)
 class CoordinateStep(PointStep):
-    """A step whose operand is the points' coordinates, stored with their values. Abstract."""
+    """A step whose operand is the points' coordinates, stored as values. Abstract."""
 
     _: dataclasses.KW_ONLY
     unit: str | None = None  # "turns" or "radians" of float coordinates; None for fixed-point turns

@@ -164,7 +164,6 @@ def _at_traced(
 
 
 def _bound(given: float | Sequence[float] | None, dims: int, unit: str) -> tuple[float, ...] | None:
-    """Products of half-widths in cycles, along each dimension."""
     if given is None:
         return None
     try:

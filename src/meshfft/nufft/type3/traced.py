@@ -68,7 +68,7 @@ class WaveSums:
         return tuple(self.ends[0].cells)
 
     def stored(self, end: int, points: Array) -> Array:
-        """Numbers (..., d) stored as values at positions (end 0) or frequencies (end -1), by dimension first."""
+        """Numbers (..., d) stored as values at positions (end 0) or frequencies (-1), dimension first."""
         step, layout = self.ends[end], self.walk.pairs[end][1]
         numbers: Any = step.operand(jnp.moveaxis(points, -1, 0).astype(self.real), layout, mapped_axes(self.mesh))
         spec: Any = step.operand_spec(numbers, layout)
@@ -115,7 +115,7 @@ def image_for(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
 
 @jax.custom_batching.custom_vmap
 def ends(points: Array) -> Array:
-    """The least and greatest coordinates (2, d); of a batch under `vmap`, so that they are concrete outside `jit`."""
+    """The least and greatest coordinates (2, d); of a whole batch under `vmap`, to be concrete outside `jit`."""
     flat = points.reshape(-1, points.shape[-1])
     return jnp.stack([flat.min(0), flat.max(0)])
 
@@ -199,7 +199,7 @@ class Rescaling(NamedTuple):
     fits: Array
 
     def along(self, ndim: int) -> "Rescaling":
-        """Each of shape (d, 1, ...)."""
+        """Fields of shape (d, 1, ...), for coordinates (d, ...)."""
         x0, s0, m, t = (one.reshape(line_shape(0, ndim)) for one in self[:-1])
         return Rescaling(x0, s0, m, t, self.fits)
 

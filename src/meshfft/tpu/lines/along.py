@@ -38,7 +38,7 @@ Weigh = Callable[[Index], tuple[Weight, Weight]]
 
 @dataclasses.dataclass(frozen=True)
 class FFTLine:
-    """A length along the rows of registers; cores with 64 of them hold two more tiles at once."""
+    """A length along the rows of registers; with `many_registers`, 64 and not 32, a core holds two more tiles."""
 
     length: int
     sign: int

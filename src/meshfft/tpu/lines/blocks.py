@@ -144,7 +144,7 @@ class Kernel:
         )
 
     def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
-        """For each line, twiddles of passes as scalars and of the last as registers; then weights."""
+        """For each line, twiddles of passes as scalars, of the last as registers; then weights."""
         for line in self.lines:
             passes, last = line.tables()
             yield passes, pl.BlockSpec(memory_space=pltpu.SMEM)

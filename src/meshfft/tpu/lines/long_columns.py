@@ -262,6 +262,6 @@ def _shared(refs: Sequence[Ref]) -> Refs:
 
 
 def _factor(length: int, multiple: int, parts: int) -> int:
-    """A, such that both factors have radices and A divides `parts`; 0 if none."""
+    """A, if both factors have radices and A divides `parts`; else 0."""
     divisors = (d for d in range(math.isqrt(length), 0, -1) if length % d == 0 and length // d % multiple == 0)
     return next((d for d in divisors if radices(d) and radices(length // d) and parts % d == 0), 0)
