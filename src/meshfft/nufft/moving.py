@@ -82,7 +82,7 @@ def _is_zero(change: object) -> bool:
 
 
 def _cells(plan: Planned, unit: str, coords: Array) -> Array:
-    """Displacement of each point in cells, (d, points), free of the rounding of positions."""
+    """Displacements in cells, (d, points), free of the rounding of positions."""
     real = real_dtype(plan.whole.dtype)
     turns = coords.astype(real) if unit == "turns" else coords.astype(real) / (2 * np.pi)
     high, low = _positions(plan)

@@ -169,7 +169,7 @@ class Scattered:
         return np.asarray(turns_of(flat))
 
     def operand(self, real: DTypeLike) -> Logarithm[Limbs] | Logarithm[Array]:
-        """Coordinates for a ring of dense products, dimension first; known ones as limbs."""
+        """Coordinates, dimension first, for a dense sum; known ones as limbs."""
         if self.known:
             return _limbs(self, np.dtype(real))
         radius = None if self.log_radius is None else jnp.moveaxis(jnp.asarray(self.log_radius), -1, 0)

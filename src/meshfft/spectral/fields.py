@@ -43,7 +43,7 @@ from ..steps.problem import Options
 PROGRAMS = 64  # programs kept
 T = TypeVar("T")
 Lengths = Sequence[float] | None
-AxisValues = tuple[Array | np.ndarray, ...]  # by transformed dimension, which broadcast to the spectrum
+AxisValues = tuple[Array | np.ndarray, ...]  # one for each transformed dimension; they broadcast to the spectrum
 Where = Spec | None  # cuts of an array; None if JAX shows them, or they stay
 
 

@@ -94,7 +94,7 @@ def _draw_curve(figure: "Figure", magnitude: np.ndarray, plane: Plane) -> None:
 
 
 def _panel(magnitude: np.ndarray) -> np.ndarray:
-    """log10 of the largest magnitude in each of at most PIXELS cells per side, zero frequency in the middle."""
+    """log10 of the largest magnitude in each of at most PIXELS cells per side."""
     cells: np.ndarray = np.fft.fftshift(magnitude)
     for axis, size in enumerate(cells.shape):
         cells = np.maximum.reduceat(cells, np.arange(0, size, -(-size // PIXELS)), axis=axis)

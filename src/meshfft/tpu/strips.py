@@ -141,7 +141,7 @@ def runs(count: Ref, run: Callable[[Array, Array], Array]) -> None:
 def each(
     first: Array, stop: Array, at_once: int, make: Callable[[Array], T], store: Callable[[Array, T], None]
 ) -> None:
-    """Makes and stores chunks; those of one loop body are all made before the first is stored."""
+    """Makes and stores chunks; a loop body makes all of its chunks before it stores one."""
 
     def some(i: Array, number: int) -> None:
         for u, made in enumerate([make(i + u) for u in range(number)]):

@@ -87,7 +87,7 @@ def _orders(outs: Outs, dims: int) -> list[Orders]:
 
 
 def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
-    """Hides constants, which XLA on a CPU would put inside the function of the loop, and fail."""
+    """Hides constants, which XLA on a CPU would put into the loop's function, and fail."""
     return lax.optimization_barrier((array, slots))
 
 

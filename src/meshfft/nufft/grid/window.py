@@ -4,7 +4,7 @@
     phihat(xi) = width / 2 int_-1^1 phi(z) cos(pi width xi z) dz
 
 Among functions that vanish for |z| > 1, the prolate one has the most of its spectrum within a band, so its aliases, the
-error of gridding, are least. The polynomial has no table, no branch and exact derivatives; s = 0 outside is the mask.
+error of gridding, are least. The polynomial has no table, no branch and exact derivatives; s = 0 is the mask.
 In t it is evaluated without cancellation.
 
 Source: Osipov, Rokhlin, Xiao, "Prolate Spheroidal Wave Functions of Order Zero", 2013; finufft 2.5.
@@ -56,7 +56,7 @@ class Window:
         return np.asarray(phi(z * (self.width / 2), self.width, self.coefficients))
 
     def transform(self, xi: np.ndarray) -> np.ndarray:
-        """phihat at frequencies in cycles per cell, by quadrature at few nodes and Chebyshev interpolation."""
+        """phihat at frequencies in cycles per cell, by quadrature and Chebyshev interpolation."""
         z, weights = _gauss()
         largest = float(np.abs(xi).max(initial=0.0)) or 1.0
         nodes = chebyshev.chebpts1(24 + math.ceil(math.pi * self.width * largest))  # more than its half waves

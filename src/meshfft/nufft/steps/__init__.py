@@ -11,8 +11,8 @@
  PointExchange(along) | blocks with their halo | values at points              | points, values, in two all-to-alls   |
  RingPoints(along)    | any layout             | values at points              | (p-1) blocks in p-1 hops             |
 
-Type 2 transforms the image to the fine grid between Deconvolve and PhaseShift. A Halo (steps/) follows,
-for windows that cross the end of a block; it is on one side only (grid/binning.py). Type 1 is the adjoint.
+Type 2 transforms the image to the fine grid between Deconvolve and PhaseShift. A Halo (steps/) follows, for
+windows that cross the end of a block; it is on one side only (grid/binning.py). Type 1 is the adjoint.
 """
 
 from .grid_steps import Deconvolve as Deconvolve

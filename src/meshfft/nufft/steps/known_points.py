@@ -223,7 +223,7 @@ def exchange_of(
 
 
 def _numbers(group: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """The number of each value within its group; keys sort by groups, and within them."""
+    """The number of each value within its group; keys sort by group, then within it."""
     counts, numbers = np.bincount(group), np.empty(len(group), np.int64)
     numbers[radix_order(key)] = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
     return numbers

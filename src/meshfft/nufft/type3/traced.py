@@ -141,7 +141,7 @@ def at_points(sums: WaveSums, c: Array, x: Array, s: Array, operands: PointOpera
 
 
 def _change(sums: WaveSums, primals: Any, tangents: Any) -> Any:
-    """One transform of the value and of all x c, another of all changes of c and of all dx c."""
+    """One transform of the value and all x c, another of all changes of c and all dx c."""
     (c, x, s, operands), (dc, dx, ds, _) = primals, tangents
     every = jax.vmap(lambda c: at_points(sums, c, x, s, operands))
     y, changes = None, []

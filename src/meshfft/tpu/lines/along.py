@@ -112,7 +112,7 @@ def along_untiled(
 def along_rows(
     line: FFTLine, tables: Sequence[Ref], source: PassOperand, scratch: Refs, target: Refs, tiles: int
 ) -> None:
-    """FFTs of the rows of (N, columns); `source` may be `scratch` or `target`, by `order`."""
+    """FFTs of the rows of (N, columns); `source` may be `scratch` or `target`: see `order`."""
     last = len(line.radices) - 1
     buffers = buffers_of(last + 1, source, target, scratch)
 
@@ -223,7 +223,7 @@ def last_pass(line: FFTLine, table: Ref, read: ReadPair, put: Put, tiles: Tiles)
 
 
 def by_eights(many: int, body: Callable[[Index], None]) -> None:
-    """Calls body(k) for eight k < many at a time; the last eight may overlap those before."""
+    """Calls body(k) for eight k < many at a time; the last may overlap."""
     if many % SUBLANES == 0:
         loop(many // SUBLANES, lambda g: body(g * SUBLANES))
     else:
@@ -236,7 +236,7 @@ def sublane_weights(table: Ref, k: Index) -> Weights:
 
 
 def transpose(source: Sequence[Ref], target: Sequence[Ref], rows: int, columns: int, planes: int = 1) -> None:
-    """target[c, r] = source[r, c] by tiles of 128 x 128, for planes side by side; the rest by eights."""
+    """target[c, r] = source[r, c] by tiles of 128 x 128, the rest by eights."""
     (full, rest), across = divmod(rows, LANES), -(-columns // LANES)
     down = full + (rest > 0)
 

@@ -170,7 +170,7 @@ def call(
     interpret: bool,
     **how: Any,
 ) -> list[Array]:
-    """Calls a kernel; arrays and results vary over all mesh axes over which any array varies."""
+    """Calls a kernel; arrays and results vary over the mesh axes of any array."""
     arrays = varying(arrays, frozenset())
     varies = jax.typeof(arrays[0]).manual_axis_type
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=varies) for x in results]

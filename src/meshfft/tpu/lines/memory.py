@@ -25,7 +25,7 @@ PieceRow = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that
 
 
 def register(ref: Ref, rows: LineSpan, tile: Index, wide: int = LANES) -> Ref:
-    """Rows of up to 128 columns, in scratch memory (tiles, rows, 128) or a block (rows, columns)."""
+    """Rows of up to 128 columns, of scratch memory (tiles, rows, 128) or a block."""
     if isinstance(ref, Beside):
         plane, column = div(tile, ref.tiles), rem(tile, ref.tiles)
         return _at(ref.ref, plane, rows, pl.ds(start(column, LANES).start, wide))

@@ -3,7 +3,7 @@
     X[k] = sum_n x[n] exp(sign 2 pi i k n / radix)
 
 Additions and products of real vectors, for each vector of a butterfly: 2 for radix 2, 4 for 4, 6.5 for 8, 9 for 16. A
-part that is None is zero and costs nothing. Tables are rounded once, from float64.
+part that is None is zero and costs nothing.
 """
 
 import functools

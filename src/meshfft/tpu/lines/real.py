@@ -78,7 +78,7 @@ class RealLine(FFTLine):
 
 
 def real_plane(line: RealLine, memories: Sequence[Refs]) -> Ref:
-    """The plane of real lines, which the adjacent pass does not use."""
+    """The plane of real lines, unused by the adjacent pass."""
     return memories[len(line.radices) % 2][0]
 
 
