@@ -129,8 +129,7 @@ def cross_spectrum(
         ValueError, TypeError: as `power_spectrum`; arrays of different
             shapes or shardings.
 
-    Costs as `power_spectrum`, with a transform for each array. Differentiable
-    in both.
+    Costs as `power_spectrum`, with two transforms. Differentiable in both.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> y = jnp.array([2.0, 2.0, -2.0, -2.0])

@@ -1,4 +1,4 @@
-"""The FFT engines of a TPU, in float32: vector kernels for complex lines, for real lines, and for chirps.
+"""The FFT engines of a TPU, in float32: vector kernels for complex lines, real lines, and chirps.
 
 A length without kernels is a convolution with a chirp, by FFTs of a length with kernels. Its even and odd bins are two
 transforms of L points (kernels/bluestein.py), stacked in a new leading dimension.

@@ -1,4 +1,4 @@
-"""Placement: the device that owns each scattered point, and the point's place in its block of the fine grid.
+"""Placement: the owner of each scattered point, and the point's place in its block of the fine grid.
 
     u = G k mod G,   c = ceil(u - width / 2),   offset = u - c - (width - 1) / 2      in [-1/2, 1/2]
 

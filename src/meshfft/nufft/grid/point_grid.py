@@ -3,7 +3,7 @@
     t = Y[cell : cell + W];   r = sum_(l_d) phi_d .. sum_(l_1) phi_1(l_1) t(l_1, .., l_d),   and its transpose
     Y[cell : cell + W] += c phi_1 x .. x phi_d
 
-The weights of a group of points are computed together, to fill vector registers; then a loop runs over the points. XLA
+The weights of a group of points are computed together, to fill vector registers; then a loop runs over them. XLA
 compiles it into one function if an iteration touches less than 1024 bytes, or if `xla_cpu_small_call` asks for it;
 otherwise an iteration costs 60 ns more. Asking when XLA would do so anyway, or with constants in the loop, may crash
 its compiler (jaxlib 0.10.2). Costs 4 W^d flops a point and coil.

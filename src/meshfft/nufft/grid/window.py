@@ -186,7 +186,7 @@ def prolate(bandwidth: float) -> WindowProfile:
 def errors(phi: WindowProfile, width: int, sigma: float) -> tuple[float, float]:
     """Root mean square and largest relative error of a 1-D transform, over points and modes."""
     z, weights = _gauss()
-    # Points and modes for the mean, then cell edges, and modes clustered at the band's end.
+    # Points and modes for the mean, then cell edges, and modes near the band's end.
     t = np.append((np.arange(40) + 0.5) / 40, [0, 1])
     xi = np.append(np.linspace(-0.5, 0.5, 61), np.sin(np.linspace(0, np.pi / 2, ENDS)) / 2) / sigma
     from_point = np.arange(width) - (width / 2 - 1 + t[:, None])

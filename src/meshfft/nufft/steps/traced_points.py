@@ -262,7 +262,7 @@ class PointExchange(RingGrid):
         return spread(sent, self._came(points, at), self.form, self.grid.block, *self.outs)
 
     def _at(self, points: Sorted) -> tuple[Array, Array]:
-        """The place of the point in every slot, `size` if empty; and devices that need more slots."""
+        """The place of each slot's point, `size` if empty; and devices that need more slots."""
         first, last = points.first[:-1, None], points.first[1:, None]
         at = first + lax.iota(jnp.int32, self.slots)[None]
         return jnp.where(at < last, at, points.size).ravel(), last[:, 0] - first[:, 0] > self.slots
