@@ -187,7 +187,7 @@ def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coord
 
 
 def located(place: Limbs, cells: Array | int, width: int, real: np.dtype) -> tuple[Array, Array]:
-    """Lowest cell that a window touches around a place on a ring of cells, and the offset."""
+    """Lowest cell of a window around a place on a ring of cells, and the offset."""
     whole, high, *low = place
     ahead = high ^ np.uint32(2**31) if width % 2 == 0 else high
     nearest = ahead.astype(jnp.int32)  # from the cell's middle for even windows, from its lower end for odd ones

@@ -42,7 +42,7 @@ def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False
 
 
 def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -> Kernel | None:
-    """A kernel of as many rows as fit, or a few long lines; `flat`: of the array as in `flattened`."""
+    """A kernel of as many rows as fit, or a few long lines; `flat`: as in `flattened`."""
     *lead, rows, length = flattened(shape) if flat else shape
     line, name = FFTLine(length, sign, many_registers=room >= MANY_REGISTERS), f"fft_lane_{length}"
     for many in (n for n in WIDE if n == LANES or n < 2 * rows):
