@@ -22,11 +22,11 @@ from .request import Function, OnArrays, on_arrays
 F = TypeVar("F", bound=Callable[..., object])
 P = ParamSpec("P")
 PointsLike = Points | Sequence[Points | None] | None
-Widths = tuple[tuple[int, int], ...]  # dimensions, and the margins of their blocks
+Widths = tuple[tuple[int, int], ...]  # dimensions, and margins of their blocks
 
 
 class InPlane(Protocol):
-    """Scattered points, which `nufft/` has."""
+    """Scattered points of `nufft/`."""
 
     @property
     def in_turns(self) -> np.ndarray: ...
@@ -35,7 +35,7 @@ class InPlane(Protocol):
 
 
 class Definition(NamedTuple):
-    """The transform; `plan` documents each field."""
+    """The transform; see `plan`."""
 
     s: Sequence[int] | None = None
     axes: Sequence[int] | None = None
@@ -105,7 +105,7 @@ class PlanHow(TypedDict, total=False):
 
 
 def check_options(options: Options) -> None:
-    """Raises ValueError for unknown names, and for a ring that the method does not have."""
+    """Raises ValueError for unknown names, and for a ring or rows that the method does not have."""
     method, ring = options.method, options.ring
     known = {"method": METHODS, "order": ORDERS, "ring": RINGS, "engine": ENGINE_OPTIONS, "effort": EFFORTS}
     for name, values in known.items():
@@ -117,7 +117,7 @@ def check_options(options: Options) -> None:
 
 
 def options_of(how: Mapping[str, Any], known: type) -> Options:
-    """The options of a call without `spec`; TypeError for an option that the TypedDict `known` lacks."""
+    """The options of a call without `spec`; TypeError for one that the TypedDict `known` lacks."""
     if not how:
         return USUAL
     _check_named(how, known)
@@ -138,7 +138,6 @@ def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
 
 
 def chosen(how: Mapping[str, Any]) -> Options:
-    """The record of options by name."""
     return USUAL._replace(**{**how, "wire": wire_name(how.get("wire", USUAL.wire))})
 
 
@@ -156,7 +155,7 @@ def onto_real(function: Function[P]) -> OnArrays[P, Array]:
 
 
 def spelled(function: F) -> F:
-    """The function with its `**how` spelled out in the signature that `help` shows."""
+    """The function with `**how` spelled out in the signature that `help` shows."""
     signature = inspect.signature(function)
     *named, how = signature.parameters.values()
     (options,), defaults = get_args(how.annotation), Options._field_defaults | Definition._field_defaults
@@ -169,7 +168,7 @@ def spelled(function: F) -> F:
 
 
 def widths_of(margin: int | Sequence[int], start: Layout, dims: tuple[int, ...]) -> Widths:
-    """The dimensions that have margins, and their nonzero widths; TypeError or ValueError if these do not fit."""
+    """The dimensions with margins, and their widths; TypeError or ValueError if they do not fit."""
     given = integers(margin, "margin")
     each = given * len(dims) if is_integer(margin) else given
     if len(each) != len(dims):
