@@ -25,8 +25,8 @@ from .sends import InChunks
 
 COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
-SUBLANES = 8  # rows of a tile
-MISALIGNED = 29  # more passes if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
+SUBLANES = 8  # of a tile
+MISALIGNED = 29  # more if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
 CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
 
@@ -35,8 +35,8 @@ class Pipeline(InChunks, Kernels):
     """A LocalFFT, and a packed exchange of one move before or after it.
 
     If the exchange moves axes out of `dim`, a chunk has some rows of every shard, which arrive spread over the
-    dimension; moving axes into `dim` is the reverse. Barriers keep the compiler from batching the chunks' local steps,
-    which would leave nothing to overlap. Senders write both planes as one message; with `hands` nothing is copied.
+    dimension; into `dim` it is the reverse. Barriers keep the compiler from batching the chunks' local steps, which
+    would leave nothing to overlap. Senders write both planes as one message; with `hands` nothing is copied.
     """
 
     hands: tuple[int, ...] = ()  # dimensions that the next step transforms, if it takes pieces
@@ -67,7 +67,7 @@ class Pipeline(InChunks, Kernels):
         works = [step.work(before, itemsize, chip) for step, before in self.pairs(layout)]
         block, exchange, shares = math.prod(layout.block) * itemsize, self._exchange, self._shares(layout)
         ends, many, parts = block + math.prod(self.after(layout).block) * itemsize, len(shares), self.move.parts
-        if self._by_kernels(layout):  # received data stays in pieces, or is joined beside them; planes are one message
+        if self._by_kernels(layout):  # received data stays in pieces or is joined beside them
             passes, cycles = self._coded(layout, itemsize, chip)
             nbytes = (self._copies(layout) + passes) * block
             works[1] = dataclasses.replace(works[1], memory_bytes=nbytes, kernel_cycles=cycles)
@@ -119,7 +119,7 @@ class Pipeline(InChunks, Kernels):
 
     @property
     def _exchange(self) -> Exchange:
-        """Whose messages kernels encode, if they have memory for that."""
+        """Kernels encode its messages, if they have memory for that."""
         (exchange,), sender = (step for step in self.steps if isinstance(step, Exchange)), self._local.sender
         return exchange.with_room(sender.room if sender else 0)
 
@@ -141,7 +141,7 @@ class Pipeline(InChunks, Kernels):
         return bool(self.takes_pieces) and even and plain and len({chunk.size for chunk in self._cut(layout)}) == 1
 
     def _copies(self, layout: Layout) -> int:
-        """Passes over the block besides its kernels: transposing, packing and joining that they do not do."""
+        """Passes over the block for transposing, packing and joining that its kernels do not do."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
         joins += MISALIGNED * (self.dim == last - 1 and self._cut(layout)[0].size % SUBLANES > 0)
@@ -227,7 +227,8 @@ class Pipeline(InChunks, Kernels):
 
 def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
     """The dimension to cut, the longest that neither step touches or the move's source, and the number of chunks.
-    Kernels take whichever has more equal chunks, of whole tiles if possible."""
+    Kernels take whichever has more equal chunks, of whole tiles if possible.
+    """
     free = [d for d in range(layout.ndim) if d not in (*local.dims, move.source, move.target)]
     longest = max(free, key=layout.block.__getitem__, default=move.source)
     dims = [longest if layout.block[longest] >= CHUNKS else move.source]

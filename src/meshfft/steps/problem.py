@@ -18,16 +18,16 @@ from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
 from ..operators.matrices import Matrix
 from ..operators.transform import Transform
 
-RINGS = ("auto", "one-way", "two-way")  # modes of a ring
-ENGINE_OPTIONS = ("auto", "xla")  # of local FFTs: the cheapest, or only XLA's
+RINGS = ("auto", "one-way", "two-way")
+ENGINE_OPTIONS = ("auto", "xla")  # of local FFTs
 BY_XLA = "engine='xla'"  # the remedy where kernels fail
-EFFORTS = ("model", "measure")  # the walk that the model finds fastest, or the fastest in trials
-LARGE_BYTES = 2**18  # least bytes of a block that is processed in cached chunks; a smaller one fits anyway
+EFFORTS = ("model", "measure")  # the walk that is fastest by the model, or in trials
+LARGE_BYTES = 2**18  # least bytes of a block processed in cached chunks
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout
 
 
 class Options(NamedTuple):
-    """The computation of a transform; `fftn` documents each field."""
+    """The computation of a transform; see `fftn`."""
 
     method: str = "auto"  # a key of METHODS
     order: str = "natural"  # one of ORDERS
@@ -37,10 +37,10 @@ class Options(NamedTuple):
     engine: str = "auto"  # one of ENGINE_OPTIONS
     wire: str = "exact"  # one of WIRES, or a `wire_name` of both levels
     out_spec: Spec | None = None
-    donate: bool = False  # for functions; plans take it as an argument of the call
-    precompute: bool = False  # for plans: dense products keep the rows of their matrices
-    effort: str = "model"  # for plans: one of EFFORTS
-    rank: int = 0  # how many walks that the model prices lower are left out
+    donate: bool = False  # of functions; plans take it in the call
+    precompute: bool = False  # of plans
+    effort: str = "model"  # of plans: one of EFFORTS
+    rank: int = 0  # how many of the model's cheapest walks are left out
 
     def dtype(self, given: np.dtype) -> np.dtype:
         return complex_dtype(given, self.precision)
@@ -58,7 +58,7 @@ class Options(NamedTuple):
 
     @property
     def planned(self) -> "Options":
-        """What a walk depends on, and can be hashed."""
+        """The hashable options that a walk depends on."""
         return self._replace(out_spec=None, donate=False)
 
     @property
@@ -67,7 +67,7 @@ class Options(NamedTuple):
 
     @property
     def asked(self) -> dict[str, object]:
-        """The choices that a table of a plan repeats."""
+        """The choices that a plan's table repeats."""
         return {"method": self.method, "order": self.order, "wire": self.wire}
 
     @property
@@ -84,21 +84,20 @@ USUAL = Options()
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    start: Layout  # of the input
-    transform: Transform  # dimensions, and the matrix of each
-    machine: Machine  # prices steps
-    itemsize: int  # bytes of a complex number; a real one has half
+    start: Layout
+    transform: Transform
+    machine: Machine
+    itemsize: int  # bytes of a complex number
     dots: tuple[Dot, ...]  # products that meet the precision
     options: Options = USUAL
     goal: Layout | None = None  # None accepts any layout with padding only at the tail
-    even: bool = False  # accept only a final layout without padding
-    real: bool = False  # the input is real
+    even: bool = False  # the final layout must have no padding
+    real: bool = False  # the input is
     ending: Ending | None = None  # steps after the transform, by final layout
-    instead: tuple[Any, ...] = ()  # steps that do all of it, transform and ending, at once
+    instead: tuple[Any, ...] = ()  # steps that do transform and ending at once
 
     @functools.cached_property
     def wires(self) -> Wires:
-        """The encoding of messages."""
         return self.options.wires(np.dtype(f"f{self.itemsize // 2}"))
 
     @property
@@ -120,7 +119,7 @@ class Problem:
         return {dim: matrix for dim, matrix in pairs if dim not in done}
 
     def large(self, layout: Layout) -> bool:
-        """Whether devices share a memory and the block is so large that passes over it dominate."""
+        """Whether devices share a memory and passes over so large a block dominate."""
         return self.machine.chip.cached and math.prod(layout.block) * self.itemsize >= LARGE_BYTES
 
     @property
@@ -129,7 +128,7 @@ class Problem:
 
     @functools.cached_property
     def best_dots(self) -> tuple[Dot, ...]:
-        """The `dots`, without one that another matches in speed and beats in accuracy."""
+        """The `dots`, without any that another matches in speed and beats in accuracy."""
         rate, best = self.machine.chip.product_rate, dict[int, Dot]()
         for dot in sorted(self.dots, key=lambda dot: (-rate(dot.tier), dot.error)):
             best.setdefault(dot.multiplications, dot)
@@ -145,7 +144,8 @@ class Problem:
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
         """Values of `two_way` to try: as requested, or as the machine sends best. `pairs`: with a shared memory, a step
-        is faster on two blocks at once."""
+        is faster on two blocks at once.
+        """
         ring = self.options.ring
         if ring != "auto" or parts == 1 or self.machine.chip.cached:
             return (parts > 1 and (ring == "two-way" or (ring == "auto" and pairs)),)
@@ -153,7 +153,7 @@ class Problem:
 
     @functools.cached_property
     def least_rows(self) -> dict[int, int]:
-        """Rows of each matrix, counted in complex numbers for half spectra."""
+        """Rows of each matrix, in complex numbers for half spectra."""
         pairs = self.todo().items()
         return {d: m.rows if m.becomes is None else max(min(m.rows, m.columns) - 1, 1) for d, m in pairs}
 
@@ -200,8 +200,6 @@ class Numbers(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Arrays that a step makes."""
-
     largest: int  # numbers in the largest
     chunk: tuple[int, ...]  # shape
     scratch: int = 0  # bytes of temporaries

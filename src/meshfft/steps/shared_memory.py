@@ -118,7 +118,7 @@ def sides(length: int, parts: int) -> int | None:
 
 
 def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
-    """Times exp(sign 2 pi i k1 n2 / N): exact phases of every few columns n2, times a table for the columns between."""
+    """Times exp(sign 2 pi i k1 n2 / N): exact phases of every few columns n2, times a table for those between."""
     _, rows, columns, *behind = lines.shape
     near = math.gcd(columns, NEAR)
     first = (index * columns + jnp.arange(0, columns, near)).astype(jnp.uint32)
@@ -130,14 +130,14 @@ def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class InPlace(InChunks):
-    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks of the block, written back in place.
+    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks of the block, in place.
 
         for each chunk of rows of dimension `dim`:
             the axes that cut the transformed dimensions move to `dim`      one all-to-all
             whole lines are transformed in cache
             the axes move back                                              one all-to-all
 
-    Invariant: every temporary has the size of a chunk, whatever program surrounds the loop.
+    Invariant: every temporary has the size of a chunk, in any program around the loop.
     """
 
     @classmethod
@@ -177,7 +177,7 @@ class InPlace(InChunks):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """Arithmetic, and a share of one step's traffic, since one step may serve all dimensions."""
+        """Arithmetic, and a share of one step's traffic, which may serve all dimensions."""
         if not problem.machine.chip.cached:
             return Least()
         moved = (COPIES + 2 * PASSES // CACHED) * problem.least_bytes // problem.start.ndim
@@ -188,7 +188,7 @@ class InPlace(InChunks):
         return Least(cut=bounds)
 
     def joint(self, layout: Layout) -> bool:
-        return True  # planes are joined into one complex array
+        return True  # as one complex array
 
     def pairs(self, layout: Layout) -> tuple[tuple[Step, Layout], ...]:
         return super().pairs(layout.resize(self.dim, layout.shape[self.dim] // self.chunks))
