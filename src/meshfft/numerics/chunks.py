@@ -10,9 +10,9 @@ from jax import Array, lax
 
 from .split_complex import Planes
 
-CHUNK = 2**19  # numbers per chunk, if the sizes divide
+CHUNK = 2**19  # numbers, if the sizes divide
 LANES = 128  # parts of the last dimension are whole TPU registers
-RUNS = 16  # runs summed one by one into a partial sum
+RUNS = 16  # summed one by one into a partial sum
 Total = TypeVar("Total")
 
 
@@ -42,8 +42,8 @@ def in_chunks(
     size, given = shape[other] // many, out is not None
 
     def lines(i: Array | int, out: Planes | None) -> Planes:
-        # The barriers keep the block's layout. Without them the TPU compiler copies the whole block in every
-        # iteration, to the layout that suits one chunk.
+        # Without the barriers the TPU compiler copies the whole block in every iteration, to the layout that suits one
+        # chunk.
         cut = lambda x: lax.dynamic_slice_in_dim(x, i * size, size, other)  # noqa: E731
         mine = tuple(map(cut, arrays)), tuple(map(cut, out)) if out is not None and given else None
         return lax.optimization_barrier(made(*lax.optimization_barrier(mine)))
@@ -59,7 +59,7 @@ def in_chunks(
         done = tuple(lax.dynamic_update_slice_in_dim(whole, part, i * size, other) for whole, part in pairs)
         return i + 1, done
 
-    # The TPU compiler finds no trip count for a 64-bit counter, which is a pair there.
+    # On TPUs a 64-bit counter is a pair, and the compiler finds no trip count.
     return lax.while_loop(lambda state: state[0] < many, turn, (jnp.int32(0), out))[1]
 
 
@@ -93,7 +93,7 @@ def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
 
 
 def varied(out: Array, leaves: Iterable[Array]) -> Array:
-    """The array, marked as varying over the mesh axes of all leaves, as a loop carry must be; XLA folds this."""
+    """The array, varying over the mesh axes of all leaves, as a loop carry must; XLA folds this."""
     for leaf in leaves:
         one = jnp.ravel(leaf)[0]
         out = jnp.where(one == one, out, out)

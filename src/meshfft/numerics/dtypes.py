@@ -31,8 +31,8 @@ class Tier(NamedTuple):
     Attributes:
         terms: bfloat16 terms of each factor; 0 if the type itself is multiplied.
         passes: products of terms per real product.
-        error: relative L2 error of a complex product of LONGEST terms, by real multiplications (`benchmarks bounds`).
-            In bf16 and bf16x3 it covers constants and spikes; in float32 and float64 equal terms may lose more
+        error: relative L2 error of a complex product of LONGEST terms, by real multiplications (`benchmarks bounds`),
+            in bf16 and bf16x3 also of constants and spikes; in float32 and float64 equal terms may lose more
             (RingDense.error).
         limit: largest error allowed when the plan chooses between 4 and 3.
         slices: 8-bit slices of each float64 factor; 0 without slicing.
@@ -61,10 +61,10 @@ class Error(NamedTuple):
         return Error(noise, equal, lost, math.prod(error.condition for error in every))
 
 
-SHORT_TERMS = 256  # of a product on a GPU: its float sums lose in proportion, and each run passes over the result
+SHORT_TERMS = 256  # of a product on a GPU, whose float sums lose in proportion; each run passes over the result
 LONGEST = 65536  # terms up to which a tier's error is valid
-UNITS = ("int8", "int8 long", "bf16")  # units that multiply slices on TPUs
-ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # rounding of sums in float64, or in pairs of float32
+UNITS = ("int8", "int8 long", "bf16")  # that multiply slices on TPUs
+ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # of sums in float64, or in pairs of float32
 
 
 def unit_of(itemsize: int) -> float:
@@ -75,7 +75,7 @@ def added_error(many: int, itemsize: int) -> float:
     """Largest relative error of adding `many` equal complex numbers one by one.
 
     While the sum stays between two powers of two, all additions round the same way, by up to half a unit in the last
-    place. The worst of 2 million random numbers reach many / 4 + 1 / 2 roundings; up to four numbers are exact.
+    place. The worst of 2 million random numbers reach many / 4 + 1 / 2 roundings; up to four are exact.
     """
     return (many / 4 + 0.5) * unit_of(itemsize) if many > 4 else 0.0
 
@@ -89,10 +89,10 @@ def sliced_error(slices: int, multiplications: int, n: int) -> float:
     3^(1/2) times that. Per term, on average and relative to 0.7 r:
 
         omitted products, slices i + j = S + 2     (S - 1)^(1/2) 2^(16 - 8 (S + 2)) 2^2 2^(1 + e) 3^(1/2) / 12 / (0.7 r)
-                                                   = 1.63 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
+                                                    = 1.63 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
         truncation of the block after slice S      12^(-1/2) 2^(1 - 8 S) (2^e / r) = 0.58 2^(-8 S) (2^e / r)
 
-    The rest is below 2 % of these. The sum is below (3 S)^(1/2) 2^(-8 S) (2^e / r); n terms multiply error and value by
+    The rest is below 2 % of these, the sum below (3 S)^(1/2) 2^(-8 S) (2^e / r); n terms multiply error and value by
     n^(1/2). Gauss's three products have factors up to twice as large, 1.5 times on average.
     """
     return 2.04 * math.sqrt(3 * slices * max(n, 1)) * 2.0 ** (-8 * slices) * {4: 1.0, 3: 1.5}[multiplications]
@@ -111,10 +111,10 @@ TIERS = {
     "bf16": Tier(1, 1, {4: 6.5e-3, 3: 9.5e-3}, 9.5e-3),
     **{f"int8x{slices}": _sliced(slices) for slices in (7, 6, 5, 4)},
 }
-WIDE = ("float64", "int8x7", "int8x6", "int8x5", "int8x4")  # tiers of complex128, and of split complex float64
+WIDE = ("float64", "int8x7", "int8x6", "int8x5", "int8x4")  # of complex128, and of split complex float64
 PRECISIONS = ("default", *TIERS)
 Precision = str | float | None  # one of PRECISIONS, or an error bound
-MOST_DIMENSIONS = 3  # dimensions assumed when an error bound selects a tier
+MOST_DIMENSIONS = 3  # assumed when an error bound selects a tier
 
 
 class Dot(NamedTuple):
@@ -122,8 +122,8 @@ class Dot(NamedTuple):
 
     Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d): three quarters of the
     work, 1.4 times the error, and less relative accuracy for small imaginary parts. `unit`, one of UNITS, multiplies
-    slices on a device without float64, where values are pairs of float32. A float adds `run` terms one by one; if that
-    is 0, it is not known, or sums are made by tiles.
+    slices on a device without float64, where values are pairs of float32. A float adds `run` terms one by one; 0 if
+    unknown, or by tiles.
     """
 
     tier: str
@@ -137,7 +137,7 @@ class Dot(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """Real products per multiplication, without pairs of terms that are negligible."""
+        """Real products per multiplication, without negligible pairs of terms."""
         return max(self.terms * (self.terms + 1) // 2, 1)
 
     @property
@@ -169,8 +169,8 @@ def dots_of(
 ) -> tuple[Dot, ...]:
     """The `Dot`s that the plan may choose from: all within the tier's limit, or the requested one.
 
-    If no tier is named, bf16x6 is a choice too on a TPU, which multiplies float32 as bfloat16 terms in any case: its
-    bound is no larger, even with three multiplications. GPUs that split take it alone: their sums of float32 lose more.
+    If no tier is named, bf16x6 is a choice too on a TPU, which splits float32 anyway: its bound is no larger, even with
+    three multiplications. GPUs that split take it alone: their sums of float32 lose more.
     """
     if multiplications not in (None, 3, 4):
         raise ValueError(f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
@@ -247,6 +247,5 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def promoted(a: DTypeLike, b: DTypeLike) -> np.dtype:
-    """The promoted type, even if implicit promotion is off."""
     with jax.numpy_dtype_promotion("standard"):
         return np.dtype(jnp.promote_types(a, b))

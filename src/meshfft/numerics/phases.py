@@ -1,13 +1,13 @@
 """Exact phases: roots of unity n k / N, and multiples of any angle or logarithm as fixed-point numbers.
 
 A phase is reduced to an eighth of a turn in integers, before cos and sin: its error is one rounding for every n k / N
-below MAX_LENGTH. (In float32 without the reduction n k loses 5e-3 at N = 8192.)
+below MAX_LENGTH. (In float32 alone n k loses 5e-3 at N = 8192.)
 
 A fixed-point number is a tuple of uint32 limbs, most significant first, and wraps: multiples of a fraction of a turn
-are exact modulo a turn. Two limbs hold a turn to 2^-64, and a base-two logarithm to 2^-48: enough for float32 up to
-n = 2^21.
+are exact modulo a turn. Two limbs hold a turn to 2^-64, and a base-two logarithm to 2^-48: enough for float32 up to n =
+2^21.
 
-Logarithms of numbers on the host are in two float64: a power z^-n multiplies the error of one by n.
+Logarithms on the host are in two float64: a power z^-n multiplies the error of one by n.
 """
 
 import functools
@@ -31,7 +31,7 @@ Complex = tuple[Two, Two]
 F = TypeVar("F")
 MAX_LENGTH = 2**29
 DIGIT = 16  # bits taken from a float at a time
-INTEGER_BITS = 16  # bits of a logarithm before the point
+INTEGER_BITS = 16  # of a logarithm before the point
 # floor(2^192 c) for c = 1 / (2 pi) and c = log2(e) / 2
 INVERSE_TURN = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E410
 HALF_LOG2_E = 0xB8AA3B295C17F0BBBE87FED0691D3E88EB577AA8DD695A58
@@ -107,7 +107,7 @@ def power_of_two(logarithm: Limbs, real: DTypeLike) -> Array:
 
 
 def limbs_for(real: DTypeLike) -> int:
-    """Limbs that exceed the precision of the type: two for float32, three for float64."""
+    """Limbs that exceed the type's precision."""
     return 2 if jnp.finfo(real).bits == 32 else 3
 
 
@@ -224,7 +224,7 @@ def logarithm(z: np.ndarray) -> tuple[Two, Two]:
 
 
 def finite(values: F) -> F:
-    """The values; raises ValueError if a host array has one that is not finite."""
+    """The values; ValueError if a host array has one that is not finite."""
     if isinstance(values, np.ndarray) and not np.isfinite(values).all():
         raise ValueError(f"point {np.argmin(np.isfinite(values))} is not finite: give finite points")
     return values

@@ -1,4 +1,4 @@
-"""Products of matrices and blocks in split complex; the only place that sets the precision of a product.
+"""Products of matrices and blocks in split complex; the only place that sets a product's precision.
 
 A complex product is four real ones, or three (see `Dot`). In the bfloat16 tiers a real product is a float32 sum of
 products of bfloat16 terms, by the backend's algorithm (TPU, GPU) or by splitting here.
@@ -34,12 +34,12 @@ class Factors(NamedTuple):
     forms: tuple[Terms, ...]
 
 
-# Makes `size` columns (rows, size) of a matrix from a start.
+# Makes columns (rows, size) of a matrix from a start.
 Maker = Callable[[Array | int, int], Planes | Factors]
 
 
 class RealProduct(NamedTuple):
-    """A way to make real products: by the backend's algorithm for a precision, or from terms of both factors.
+    """Makes real products by the backend's algorithm for a precision, or from terms of both factors.
 
     XLA on CPUs adds terms one by one, which loses up to (n / 4 + 1 / 2) roundings. Sums of `group` are added in pairs.
     """
@@ -87,8 +87,8 @@ def product(
 ) -> Sums:
     """Adds to `total` the products of matrices with dimension `dim` of blocks in split complex.
 
-    Blocks have one shape; rows replace the dimension. `real` keeps the real part only. Costs dot.flops per row and
-    element. Sums of runs in two levels keep the error below 4e-7 in float32 (tests/operators/test_points.py).
+    Blocks have one shape; rows replace the dimension. `real` keeps only the real part. Costs dot.flops per row and
+    element. Sums of runs in two levels keep the error below 4e-7 in float32.
     """
     makers, blocks = [maker for maker, _ in terms], tuple(planes for _, planes in terms)
     summed = functools.partial(_summed, makers=makers, dim=dim, dot=dot, real=real)

@@ -22,18 +22,18 @@ from jax import Array, lax
 from .chunks import CHUNK
 from .dtypes import TIERS, Dot
 
-BITS = 8  # bits of a slice, sign included
+BITS = 8  # of a slice, sign included
 HIGH = 4  # slices in the first 32-bit integer of a number; the second has the rest, at most three
 ROOM = 1 + 2.0**-6  # extra downscaling of lines, so that the first slice rounds to at most 127
 LEAST, LEAST_OF_PAIRS = -1000, -100  # smallest exponents of the scale of a line
-# (operations, bytes) per sliced number and per sum of products, from cycles that the TPU v5e compiler estimates. If
-# fast memory does not hold the sums of a chunk, each product reads and writes them.
+# (operations, bytes) per sliced number and per sum of products, from the TPU v5e compiler's cycles. If fast memory does
+# not hold a chunk's sums, each product reads and writes them.
 SLICE_COST, SUM_COST = (340, 8), (200, 16)
 SPILLED = {"int8": 8, "int8 long": 3, "bf16": 3}
 HELD = 112  # bytes per complex number of a chunk: slices, sums and results
-TERMS = {**dict.fromkeys(("", "int8", "int8 long"), 2**17 - 1), "bf16": 2**10}  # terms added exactly, each below 2^14
+TERMS = {**dict.fromkeys(("", "int8", "int8 long"), 2**17 - 1), "bf16": 2**10}  # added exactly, each below 2^14
 RUN = 2048  # most columns of a matrix per sum
-WHOLE = 2**23  # largest matrix for the sums of all weights at once, in bytes
+WHOLE = 2**23  # largest matrix, in bytes, for the sums of all weights at once
 Terms = tuple[Array, ...]
 
 
@@ -143,7 +143,7 @@ def _doubles(arrays: Terms, axis: int) -> tuple[Iterable[Terms], Array]:
     exponent = jnp.maximum(jnp.frexp(largest * ROOM)[1], LEAST)
     one = jnp.ones((), largest.dtype)
     down, up = jnp.ldexp(one, -exponent), jnp.ldexp(one, exponent)
-    # All is NaN in a line with NaN or infinity, or with numbers so large that the scale overflows.
+    # A line with NaN, infinity, or numbers whose scale overflows becomes NaN.
     up = jnp.where((largest < jnp.inf) & (down * up == 1), up, jnp.nan)
     return (singles(x * down, 3) for x in arrays), up
 
@@ -200,12 +200,12 @@ def one_by_one(integers: list[Array], slices: int) -> Terms:
     found = _bytes(integers, slices)
     many = (min(slices, HIGH), slices - HIGH)
     each = [(one << (24 - BITS * i)) >> 24 for one, n in zip(found, many, strict=False) for i in reversed(range(n))]
-    # The barrier makes all digits at once; otherwise the TPU compiler recomputes the integers for each.
+    # Otherwise the TPU compiler recomputes the integers for each digit.
     return tuple(lax.optimization_barrier([digit.astype(jnp.int8) for digit in each]))
 
 
 def at_once(integers: list[Array], slices: int) -> Array:
-    """The balanced digits as one array (S, ...), in few operations."""
+    """The balanced digits as one array (S, ...)."""
     found, first = _bytes(integers, slices), min(slices, HIGH)
     at = jnp.arange(slices, dtype=jnp.int32).reshape(-1, *[1] * found[0].ndim)
     up = 24 - BITS * (jnp.where(at < first, first, slices) - 1 - at)

@@ -2,14 +2,13 @@
 
     a = |r|^2 / p^H N p,   x += a p,   r -= a N p,   c = |r'|^2 / |r|^2,   p <- r + c p
 
-Arrays are JAX's or NumPy's, or tuples of planes. The extreme eigenvalues of Lanczos' matrix, which a and c make,
+Arrays are JAX's or NumPy's, or tuples of planes. The extreme eigenvalues of Lanczos' matrix, made of a and c,
 approximate those of N: condition numbers.
 
     T = V^H V,   T[m, n] = t_{m - n},   t_j = sum_k z_k^j,   |z_k| = 1
 
-T is the corner of a circulant matrix of P >= 2 N - 1 columns, whose eigenvalues are 2 Re FFT_P(t_0 ... t_{N-1}) - t_0,
-and is applied by two FFTs. With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases per
-sample.
+T is the corner of a circulant matrix of P >= 2 N - 1 columns with eigenvalues 2 Re FFT_P(t_0 ... t_{N-1}) - t_0,
+applied by two FFTs. With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases per sample.
 """
 
 import dataclasses
@@ -32,8 +31,8 @@ from .inverses import vandermonde
 from .matrices import Logarithm, Samples
 from .points import Points
 
-STEPS = 2000  # most conjugate gradient steps on the host
-TRACED_STEPS = 256  # steps for traced points
+STEPS = 2000  # most on the host
+TRACED_STEPS = 256  # for traced points
 TRACED_ENTRIES = 2**24  # largest matrix that every device makes for the condition of traced points off the circle
 _ENTRIES = 2**22  # phases made at a time on the host
 _CONVERGED = 1e-8  # residual that leaves the extreme eigenvalues accurate to a few per cent
@@ -105,7 +104,7 @@ def solved(
     limit = energy * tol**2
     zero = tuple(part - part for part in r)
     now, count = lax.while_loop(more, step, (Iterate(zero, r, r, energy), jnp.zeros((), jnp.int32)))
-    count = lax.pcast(count, mapped, to="varying") if mapped else count  # JAX requires both results to vary alike
+    count = lax.pcast(count, mapped, to="varying") if mapped else count  # both results must vary alike
     return tuple(scaled(part, size) for part in now.image), count
 
 
@@ -128,7 +127,7 @@ def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarr
 
 def embedding(size: int, multiple: int) -> int:
     """The least P >= 2 size - 1 that is a multiple of `multiple`, with no other prime factor above 5."""
-    from scipy import fft  # imported only when solving
+    from scipy import fft
 
     return multiple * int(fft.next_fast_len(-(-(2 * size - 1) // multiple), real=True))
 
@@ -222,7 +221,7 @@ def _traced_normal(points: Points, symbol: Floats | None, size: int, real: DType
 def traced_condition(points: Points, symbol: Floats | None, size: int, real: DTypeLike) -> Array:
     """The condition number of V for traced points; infinite if TRACED_STEPS do not suffice.
 
-    T is applied by its eigenvalues `symbol`, or by V without them.
+    T is applied by its eigenvalues `symbol`, or by V.
     """
     normal = _traced_normal(points, symbol, size, real)
     start = jnp.asarray(np.random.default_rng(0).standard_normal(size), real)

@@ -17,13 +17,13 @@ import numpy as np
 
 from ..numerics.phases import Floats
 
-_DIGITS = 2.0**24  # an integer of 24 bits times one of 29 is exact in float64
+_DIGITS = 2.0**24  # times an integer of 29 bits is exact in float64
 _BLOCK = 2**18  # entries made at a time
 _QUARTERS = np.array([1, -1j, -1, 1j])
 _INTERPOLATION = 512  # most points for Newton interpolation
 _ACCURATE = 1e-12  # LU with a smaller residual needs no interpolation
 _RELATIVE = "relative to the largest singular value"
-_ITERATIONS, _VECTORS = 30, 4  # power iteration: norms are at most a few per cent too small
+_ITERATIONS, _VECTORS = 30, 4  # of the power iteration, whose norms are at most a few per cent too small
 
 
 def vandermonde(turns: Floats, log_radius: Floats | None, columns: int, stride: int = 1) -> np.ndarray:
@@ -120,7 +120,7 @@ def _check_weights(tikhonov: float | None, truncation: float | None) -> None:
 def _distinct(turns: np.ndarray, logs: np.ndarray) -> int:
     angle = turns - np.rint(turns)
     points = np.stack([np.where(angle == 0.5, -0.5, angle), logs], axis=1)
-    return len(np.unique(points + 0.0, axis=0))  # -0.0 + 0.0 is 0.0
+    return len(np.unique(points + 0.0, axis=0))  # makes -0.0 0.0
 
 
 def _solve(matrix: np.ndarray, tikhonov: float | None, truncation: float | None) -> Inverse:
@@ -130,7 +130,7 @@ def _solve(matrix: np.ndarray, tikhonov: float | None, truncation: float | None)
         inverse, method = _square(matrix)
     else:
         q, r = np.linalg.qr(matrix)
-        inverse, method = _left_inverse(r) @ q.conj().T, "QR"  # R^-1 Q^H minimises the residual's 2-norm
+        inverse, method = _left_inverse(r) @ q.conj().T, "QR"  # minimises the residual's 2-norm
     return Inverse(inverse, _norm(matrix) * _norm(inverse), method)
 
 
@@ -148,7 +148,7 @@ def _square(matrix: np.ndarray) -> tuple[np.ndarray, str]:
 def _left_inverse(matrix: np.ndarray) -> np.ndarray:
     """The inverse by LU, row by row from V^T W^T = I, so that W V = I to eps times the condition number.
 
-    Solved column by column, W V would be off by up to the square: 2e6 times more on a spiral of 256.
+    By columns, W V would be off by up to the square: 2e6 times more on a spiral of 256.
     """
     return np.linalg.inv(matrix.T).T
 
@@ -190,7 +190,7 @@ def _regularised(matrix: np.ndarray, tikhonov: float | None, truncation: float |
 
 
 def _norm(matrix: np.ndarray) -> float:
-    """The largest singular value, never too large: power iteration on a few vectors from a fixed random start."""
+    """The largest singular value, never too large, by power iteration from a fixed random start."""
     block = np.random.default_rng(0).standard_normal((matrix.shape[1], _VECTORS)) + 0j
     for _ in range(_ITERATIONS):
         left = np.linalg.qr(matrix @ block)[0]

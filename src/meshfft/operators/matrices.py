@@ -10,7 +10,7 @@ of rows and of consecutive columns. An operand, sharded like the rows, has the d
     Dense      any matrix; operand: its rows
     Blocks     any matrix; a function makes its blocks; no operand
 
-Outside rows x columns a ring takes a matrix to be zero.
+A ring takes a matrix to be zero outside rows x columns.
 """
 
 import abc
@@ -30,7 +30,7 @@ from ..numerics.products import Factors
 from ..numerics.split_complex import Planes, split
 from ..numerics.split_complex import conjugate as conjugate_of
 
-Operand = Any  # a Logarithm for Samples, an array for Dense, else nothing
+Operand = Any  # a Logarithm for Samples, an array for Dense
 L = TypeVar("L")
 
 
@@ -48,7 +48,7 @@ class Matrix(abc.ABC):
     conjugated: bool = False
     planes: int = 2
 
-    if TYPE_CHECKING:  # fields of subclasses: dataclasses would take properties here as defaults
+    if TYPE_CHECKING:  # fields of subclasses, whose defaults properties would be
 
         @property
         def rows(self) -> int: ...
@@ -133,7 +133,7 @@ class HalfRoots(Matrix):
     """Real lines of `length` points to half spectra, X[k] = w_k sum_n x[n] exp(sign 2 pi i k n / N), or the transpose.
 
     The transpose is x[n] = Re sum_k w_k X[k] exp(sign 2 pi i k n / N). All weights are 1; or, if `weighted`, 2 for a k
-    that also represents N - k. A weighted and an unweighted one with opposite signs multiply to N.
+    that also represents N - k. A weighted and an unweighted one of opposite signs multiply to N.
     """
 
     length: int
@@ -163,7 +163,7 @@ class HalfRoots(Matrix):
 
     @property
     def condition(self) -> float:
-        """Most numbers of a half spectrum represent two of the spectrum."""
+        """Most numbers represent two of the spectrum."""
         return math.sqrt(2)
 
     @property

@@ -2,8 +2,8 @@
 
     X[k] = sum_n x[n] z_k^-n,   z_k = r_k exp(2 pi i t_k)
 
-A point is stored as its logarithm, an angle and log r_k, so that powers do not overflow early or lose phase. Host and
-concrete arrays are stored in float64, their logarithms in two; traced ones in their own type.
+A point is stored as its logarithm, an angle and log r_k, so that powers do not overflow early or lose phase: known ones
+in float64, their logarithms in two; traced ones in their type.
 """
 
 import dataclasses
@@ -64,15 +64,15 @@ class Points:
 
     @staticmethod
     def turns(t: PointValues, radius: PointValues | None = None) -> "Points":
-        """radius exp(2 pi i t): frequencies in cycles per sample, exact
-        however large n t is.
+        """radius exp(2 pi i t): frequencies in cycles per sample, exact however
+        large n t is.
         """
         return _points(t, radius, "turns")
 
     @staticmethod
     def radians(w: PointValues, radius: PointValues | None = None) -> "Points":
-        """radius exp(i w): angular frequencies in radians per sample, exact
-        for w below 1e30.
+        """radius exp(i w): angular frequencies in radians per sample, exact for
+        w below 1e30.
         """
         return _points(w, radius, "radians")
 
@@ -93,8 +93,8 @@ class Points:
 
     @staticmethod
     def zoom(f0: float | Array, f1: float | Array, m: int) -> "Points":
-        """m samples of the unit circle from f0 to f1 cycles per sample, f1
-        left out (scipy.signal.zoom_fft at fs=1).
+        """m samples of the unit circle from f0 to f1 cycles per sample, f1 left
+        out (scipy.signal.zoom_fft at fs=1).
         """
         m = _check_line("zoom", m, f0=f0, f1=f1)
         return _points(_line(f0, (f1 - f0) / m, m), None, "turns")
@@ -117,7 +117,7 @@ class Points:
 
     @property
     def settled(self) -> "Points":
-        """The points as numbers on the host, if JAX has them as concrete arrays."""
+        """The points as numbers on the host, if JAX has concrete arrays."""
         leaves = (self.angle, self.log_radius)
         if self.known or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self
@@ -144,7 +144,7 @@ class Points:
 
     def operand(self, real: DTypeLike) -> Logarithm[Floats] | Logarithm[Limbs] | None:
         """The matrix's operand: nothing, limbs made on the host, or the traced
-        floats themselves.
+        floats.
         """
         if self.angle is None:
             return None
@@ -205,7 +205,7 @@ def _points(angle: PointValues, radius: PointValues | None, unit: Unit) -> Point
 
 
 def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[Floats] | None = None) -> Points:
-    """Points from copies of the arrays, so that nobody can change them under a plan."""
+    """Points from copies of the arrays, which nobody can change under a plan."""
     kept = rest and Logarithm(finite(_frozen(rest.angle)), finite(_frozen(rest.radius)))
     return Points(_frozen(finite(angle)), _frozen(log_radius), unit, int(angle.shape[0]), kept)
 

@@ -112,7 +112,7 @@ class Trig(Matrix):
 
 
 def trig(family: str, type: int, length: int, orthogonalize: bool, inverse: bool) -> Trig:
-    """The matrix of scipy.fft's dct, dst, idct or idst, unscaled; if orthogonalized, with orthogonal rows."""
+    """The unscaled matrix of scipy.fft's dct, dst, idct or idst; if orthogonalized, with orthogonal rows."""
     if type not in TYPES:
         raise ValueError(f"type {type!r} of a {_word(family)} is unknown: use 1, 2, 3 or 4")
     least = 2 if (family, type) == ("cos", 1) else 1
