@@ -9,7 +9,7 @@ from .calls import Ints, line, over
 
 
 class TrigHow(How, total=False):
-    """The options of cosine and sine transforms, as in `dctn`."""
+    """Options; see `dctn`."""
 
     orthogonalize: bool | None
 

@@ -1,9 +1,4 @@
-"""Dense operators, one matrix per dimension: the KDFT at any points, its inverse, and any matrices.
-
-    Y = (M_1 x M_2 x ...) vec(x)   (x: the Kronecker product)
-
-Each dimension is multiplied on a separate one-shuffle ring.
-"""
+"""Dense operators, one matrix per dimension: the KDFT at any points, its inverse, and any matrices."""
 
 import dataclasses
 import functools
@@ -46,7 +41,7 @@ def kdftn(
         c_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...  at Scattered points
 
     Any sizes, meshes and numbers of points. Points of each axis form a grid,
-    Scattered ones do not. Devices compute their rows of V_i by blocks.
+    Scattered ones do not.
 
     Args:
         x, axes, spec, out_spec: as a, axes, spec and out_spec of `fftn`.
@@ -73,8 +68,8 @@ def kdftn(
         of the points that it divides (a PaddedArray if none).
 
     Raises:
-        ValueError, TypeError: as `fftn`; a point whose powers overflow;
-            numbers of points that do not divide; a raveled grid of points.
+        ValueError, TypeError: as `fftn`; a point whose powers overflow; numbers
+            of points that do not divide; a raveled grid of points.
 
     Costs per device and dimension 8 M_i flops a point of its block, and P_i - 1
     hops of the block, which can run under the products. Differentiable in x and

@@ -1,10 +1,7 @@
 """numpy.fft's transforms of sharded arrays, and those of scipy.fft alone: complex, real, and Hermitian.
 
-Results have NumPy's shapes and, in natural order, the sharding of the input. Mesh axes that do not divide the result
-move to dimensions that they divide; if there is none, or for a PaddedArray, the result is a PaddedArray.
-
-Real transforms cost half of complex ones: the halved dimension, the last of `axes`, is transformed first forward and
-last back, so that the exchanges outside of it are real.
+The halved dimension of a real transform, the last of `axes`, is transformed first forward and last back, so that the
+exchanges outside of it are real.
 """
 
 from typing import Unpack

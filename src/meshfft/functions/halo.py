@@ -1,9 +1,6 @@
-"""Halos: each device's block of an array, extended by cells of its neighbours, and the adjoint.
+"""Halos: each device's block of an array, extended by cells of its neighbours, and the adjoint, as one step per axis.
 
-    halo:      block -> [the last cells before it, block, the first cells behind it]
-    add_halo:  [cells, block, cells] -> block, plus what its neighbours have in their halos of it
-
-Both are walks of one step per axis. Invariant: <add_halo(y), x> = <y, halo(x)>.
+Invariant: <add_halo(y), x> = <y, halo(x)>.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -119,7 +116,6 @@ def _walked(
 
 
 def _widths(width: Width, many: int) -> list[tuple[int, int]]:
-    """The cells before and behind the blocks of each axis."""
     listed: Iterable[object] = (
         [width] * many if is_integer(width) else width if isinstance(width, Iterable) else [width]
     )

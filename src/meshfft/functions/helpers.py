@@ -1,7 +1,4 @@
-"""numpy.fft's helpers on a mesh: frequencies, computed shard by shard, shifts, and lengths of fast transforms.
-
-    fftfreq:   f_k = k / (n d)  for k < n / 2, (k - n) / (n d) behind       rfftfreq:   f_k = k / (n d)  for k <= n / 2
-    fftshift:  y[i] = x[(i - n // 2) mod n]                                 ifftshift:  y[i] = x[(i + n // 2) mod n]
+"""numpy.fft's helpers on a mesh: frequencies, shifts, and lengths of fast transforms.
 
 Frequencies are computed in float64 by NumPy's arithmetic and rounded once, by each host or device only for its shards.
 A shift is a walk of rolls: values are unchanged, bit for bit.
@@ -145,7 +142,6 @@ def _made(
 
 
 def _shards(count: int, sharding: Sharding, name: str) -> int:
-    """The number of shards, if they divide the frequencies."""
     if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
         wanted = "a device or a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
         raise TypeError(f"device is {sharding!r}: give {wanted}")

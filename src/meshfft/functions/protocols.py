@@ -1,11 +1,5 @@
 """meshfft under the names of other libraries: the array API's `fft` extension, a backend of scipy.fft, and jnp.fft.
 
-    y = meshfft.array_api.fft.fftn(x, axes=(0, 1))      # x positional, the rest by name
-    with scipy.fft.set_backend(meshfft.scipy_backend):
-        y = scipy.fft.fftn(x)                           # x sharded: y sharded; x of NumPy: y of NumPy
-    with meshfft.jnp_fft():
-        y = jax.numpy.fft.fftn(x)                       # x sharded: y sharded
-
 The extension has exactly the functions, signatures and types of the standard, 2024.12; as in NumPy, it also accepts
 real input to complex transforms, integers, and `s` without `axes`. Source:
 https://data-apis.org/array-api/2024.12/extensions/fourier_transform_functions.html
@@ -61,7 +55,7 @@ def _along_some(function: Callable[..., Array]) -> AlongSome:
 
 
 class fft:
-    """The functions of the extension. `device` may be a sharding."""
+    """`device` may be a sharding."""
 
     fft, ifft = staticmethod(_along_one(fourier.fft)), staticmethod(_along_one(fourier.ifft))
     rfft, irfft = staticmethod(_along_one(fourier.rfft)), staticmethod(_along_one(fourier.irfft))
@@ -187,7 +181,7 @@ class ScipyBackend:
 
     @staticmethod
     def __ua_function__(method: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        """Runs a call of scipy.fft by meshfft or by SciPy. Raises as SciPy, and as `fftn`."""
+        """Runs a call by meshfft or by SciPy. Raises as SciPy, and as `fftn`."""
         found = _computed(method, args, kwargs)
         if found is not NotImplemented:
             return found
@@ -205,7 +199,7 @@ scipy_backend = ScipyBackend()
 
 
 def _computed(method: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-    """The result; NotImplemented if SciPy has to compute it."""
+    """NotImplemented if SciPy has to compute it."""
     if (transform := TRANSFORMS.get(method.__name__)) is None:
         return NotImplemented
     call = inspect.signature(method).bind(*args, **kwargs).arguments
@@ -234,7 +228,6 @@ def _on_host(transform: Callable[..., Array], x: np.ndarray, call: CallArguments
 
 
 def _resolved(call: CallArguments, ndim: int) -> CallArguments:
-    """Arguments in meshfft's form; refuses what SciPy refuses."""
     if call.get("workers") is not None:
         from scipy import fft
 

@@ -1,6 +1,4 @@
-"""Images from scattered samples of their spectra, measured by several coils: CG-SENSE.
-
-    min |A S x - d|^2,      N = S^H A^H A S,    b = S^H A^H d
+"""Images from scattered samples of their spectra, measured by several coils: CG-SENSE (see `reconstruct`).
 
 A is a plan at scattered points, S multiplies by the map of every coil. N is Toeplitz: per coil two FFTs of twice the
 size, without points. As in solvers.py, each program ends before the next one starts.
@@ -159,7 +157,6 @@ def _sizes(shape: Sequence[int] | None, points: Scattered) -> tuple[int, ...]:
 
 
 def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], penalty: str | None) -> None:
-    """Raises ValueError for a plan that does not fit the values, or a mesh that the method cannot use."""
     if penalty and isinstance(plan.mesh, Mesh) and AxisType.Explicit in plan.mesh.axis_types:
         raise ValueError(
             f"{penalty} takes differences across the blocks of Auto mesh axes, and this mesh has Explicit ones: make "
@@ -174,7 +171,7 @@ def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], penalty: str | Non
 
 
 def coil_images(values: tuple[int, ...], points: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the images of all coils; raises ValueError unless each point has one value."""
+    """The shape of all coils' images; ValueError unless each point has one value."""
     rest = len(values) - len(points)
     if rest not in (0, 1) or values[rest:] != points:
         both = f"the values have shape {values} and the points {points}"
@@ -183,7 +180,7 @@ def coil_images(values: tuple[int, ...], points: tuple[int, ...], shape: tuple[i
 
 
 def check_maps(maps: tuple[int, ...] | None, images: tuple[int, ...], dims: int) -> None:
-    """Raises ValueError unless there is a map for each coil's image, or none at all."""
+    """Raises ValueError unless each coil's image has a map, or none has."""
     if maps is not None and (maps != images or len(images) != dims + 1):
         wanted = f"maps of shape {images}" if len(images) > dims else "none for values without coils"
         raise ValueError(f"the maps have shape {maps} and the coils' images {images}: give {wanted}")
@@ -232,7 +229,7 @@ def _problem(
 ) -> LeastSquares:
     """The least-squares problem; if `unit`, weights are relative to the largest eigenvalue of N.
 
-    It starts from the adjoint of compensated samples over the sum of squares of the maps, scaled to fit the samples.
+    The start is the adjoint of compensated samples over the maps' sum of squares, scaled to fit the samples.
     """
     report("normal operator", 0, math.nan)
     toeplitz = plan.normal()

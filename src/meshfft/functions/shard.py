@@ -1,7 +1,4 @@
-"""Puts arrays on a mesh, or moves padded arrays of that mesh.
-
-shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)
-"""
+"""Puts arrays on a mesh: shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)."""
 
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
@@ -53,7 +50,6 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
 
 
 def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> AnyStored:
-    """A padded array in the layout of a spec."""
     remedy = "bring it to the host, mf.shard(mf.gather(y), mesh, spec)"
     if array.mesh not in (mesh, mesh.abstract_mesh):
         raise ValueError(f"the padded array is on {array.mesh}, not on {mesh}: {remedy}")

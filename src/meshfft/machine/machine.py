@@ -72,7 +72,7 @@ def total(works: Iterable[Work]) -> Work:
 
 
 class Seconds(NamedTuple):
-    """Modelled seconds by resource; the total is less than their sum if they overlap."""
+    """Modelled seconds by resource; the total is less than the sum if they overlap."""
 
     products: float
     vector: float
@@ -136,7 +136,7 @@ class Machine:
         return move.times * self._load_seconds(self._load(move), move.nbytes)
 
     def outer_bytes(self, work: Work) -> int:
-        """Bytes that leave through the busiest adapter, per device that shares it."""
+        """Bytes through the busiest adapter, per device that shares it."""
         return round(sum(self._load(move).outer * move.nbytes * move.times for move in work.moves))
 
     def _load(self, move: Move) -> Load:
@@ -144,12 +144,11 @@ class Machine:
         return ALONE if network is None else collective_load(network, move.kind, network.numbers(move.axes))
 
     def leaves(self, move: Move) -> bool:
-        """Whether any of its messages goes to another domain."""
         return self._load(move).messages > 0
 
     def stages(self, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-        """Each domain's numbers in a ring over these axes, if an all-to-all can go in two stages, inside the domains
-        and then between them.
+        """Each domain's numbers in a ring over these axes, if an all-to-all can go inside the domains and then between
+        them.
         """
         network = self.network
         if network is None or network.domains is None:
@@ -157,7 +156,7 @@ class Machine:
         return ring_domains(network, network.numbers(axes))
 
     def permute_seconds(self, pairs: Sequence[tuple[int, int]], nbytes: int) -> float:
-        """A permute of `nbytes` between pairs (source, target) of mesh positions."""
+        """A permute between pairs (source, target) of mesh positions."""
         ends = np.array(pairs, int).reshape(-1, 2).T
         return self._load_seconds(ALONE if self.network is None else pair_load(self.network, *ends), nbytes)
 
@@ -165,7 +164,7 @@ class Machine:
         return self._load_seconds(Load(outer=1.0, messages=1), nbytes)
 
     def _load_seconds(self, load: Load, nbytes: int) -> float:
-        """Both levels carry their messages at once, after the hops; messages to other domains start one by one."""
+        """Both levels carry messages at once, after the hops; those to other domains start one by one."""
         inner, outer, start = load.inner * nbytes / self.chip.link.value, self.chip.outer, self.chip.start
         if not load.messages or outer is None or start is None:
             return load.far * self.chip.hop.value + inner

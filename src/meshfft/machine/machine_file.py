@@ -30,7 +30,6 @@ class MachineFile(NamedTuple):
 
 
 def measured_chip(chip: Chip, rates: Mapping[str, float], products: Mapping[str, float], source: str) -> Chip:
-    """The chip with these rates."""
     figures = {name: Figure(float(value), HERE, source) for name, value in rates.items()}
     tiers = dict(chip.products) | {tier: Figure(float(rate), HERE, source) for tier, rate in products.items()}
     changed: dict[str, Any] = {**figures, "products": tuple(tiers.items()), "rough": False}

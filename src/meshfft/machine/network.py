@@ -1,9 +1,7 @@
 """A network of two levels: domains of near devices (TPU slices, GPU nodes, hosts), joined by a slower network.
 
 A message inside a domain takes its torus or switch; one to another domain takes its device's adapter, which several
-devices may share, with a load per device of
-
-    bytes of all messages that leave through the adapter / devices that share it
+devices may share: the load per device is the bytes of all its messages over the devices that share it.
 
 Invariant: with one domain nothing leaves, and the loads are those of its torus.
 """
@@ -23,7 +21,7 @@ STAGES = ("inner all-to-all", "outer all-to-all")  # of an all-to-all inside eac
 class Network(NamedTuple):
     """The device at each position of a mesh with these axes; `kind` names the rule."""
 
-    torus: Torus | None  # of each domain; None if every device there reaches every other alike
+    torus: Torus | None  # of each domain; None if it is a switch
     order: Order  # device in its domain
     names: tuple[str, ...]
     kind: str = "given"
@@ -39,8 +37,7 @@ class Network(NamedTuple):
 
     @property
     def outside(self) -> tuple[int, ...] | None:
-        """Domains along each mesh axis; None if they are no grid of equal blocks, as `create_hybrid_device_mesh` makes.
-        """
+        """Domains along each mesh axis; None if they are no grid of equal blocks."""
         grid = np.zeros([1] * len(self.names), int) if self.domains is None else self.domains.array
         for axis, size in enumerate(grid.shape):
             inner = next(n for n in range(size, 0, -1) if size % n == 0 and _runs(grid, axis, n))
@@ -127,7 +124,7 @@ def _domain(network: Network) -> np.ndarray:
 
 
 def _seats(network: Network, positions: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Number of each position among those of its domain in its ring."""
+    """Each position's number among those of its domain in its ring."""
     rings, where, seats = rings_of(positions, axes), _domain(network), np.zeros(positions.size, int)
     alike = where[rings][:, :, None] == where[rings][:, None, :]
     seats[rings.ravel()] = np.tril(alike, -1).sum(2).ravel()

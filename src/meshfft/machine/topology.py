@@ -88,7 +88,7 @@ def _with_rate(chip: Chip, name: str, rates: list[str]) -> Chip:
 
 
 def _nodes(name: str, chip: Chip, domains: int, devices: int) -> int:
-    """Nodes of so many GPUs, with a fast network between some of them."""
+    """Nodes of these GPUs; a fast network joins some of them."""
     most = int(chip.domain.value) if chip.domain else devices
     if devices <= most:
         return 1
@@ -143,7 +143,6 @@ def placements(where: Topology, mesh: AnyMesh | None) -> Iterator[Machine]:
 
 
 def _measured(where: Topology, mesh: Mesh) -> Machine:
-    """The mesh's devices in their order, by the measured rates."""
     machine = machine_of(mesh)
     if (machine.chip.platform, machine.chip.kind, mesh.size) != (where.chip.platform, where.chip.kind, where.devices):
         rates = f"{where.name} has rates of {where.devices} {where.chip.name} devices"
@@ -208,7 +207,7 @@ def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
 
 
 def mesh_as(machine: Machine, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
-    """These devices on a mesh of named axes, in the machine's places."""
+    """These devices on a mesh, in the machine's places."""
     if len(devices) != math.prod(sizes.values()):
         raise ValueError(f"{len(devices)} devices are given, the plan is for {math.prod(sizes.values())}: give as many")
     want, here = machine.network, machine_of(Mesh(np.array(devices), ("every",))).network
@@ -247,7 +246,7 @@ def _domain_of(device: jax.Device) -> int:
 
 
 def _network(chip: Chip, domains: np.ndarray, names: tuple[str, ...], coords: np.ndarray | None) -> Network | None:
-    """The network of devices with these domains and coordinates; None if all are alike."""
+    """The network of devices by domains and coordinates; None if all are alike."""
     where, count = domains.ravel(), int(domains.max()) + 1
     each = np.bincount(where)
     torus, order = None, np.zeros(domains.size, int)
@@ -269,7 +268,7 @@ def _network(chip: Chip, domains: np.ndarray, names: tuple[str, ...], coords: np
 
 
 def device_of(chip: Chip, mesh: AnyMesh | None, platform: str | None = None) -> jax.Device | None:
-    """A local device for kernel trials of a chip, or None; devices of a described pod do not count."""
+    """A local device for a chip's kernel trials; not one of a described pod."""
     if chip.scratch is None or not (platform or isinstance(mesh, Mesh)):
         return None
     there = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []

@@ -50,7 +50,7 @@ class Torus(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The device at each position of a mesh; bytes, because Python caches their hash for lookups."""
+    """The device at each position of a mesh; bytes, as Python caches their hash."""
 
     sizes: tuple[int, ...]
     devices: bytes
@@ -81,13 +81,13 @@ def hops(torus: Torus, sources: np.ndarray, targets: np.ndarray) -> int:
 
 
 def ring(order: np.ndarray, axes: tuple[int, ...], step: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and targets of one hop of all rings: a device receives from the one `step` (1 or -1) ahead."""
+    """Sources and targets of one hop of all rings; data comes from `step` (1 or -1) ahead."""
     rings = rings_of(order, axes)
     return np.roll(rings, -step, axis=1).ravel(), rings.ravel()
 
 
 def exchange(order: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and targets of an all-to-all over mesh axes: all ordered pairs of different devices in each ring."""
+    """Sources and targets of an all-to-all over mesh axes: all ordered pairs in each ring."""
     rings = rings_of(order, axes)
     source, target = np.nonzero(~np.eye(rings.shape[1], dtype=bool))
     return rings[:, source].ravel(), rings[:, target].ravel()
@@ -95,14 +95,14 @@ def exchange(order: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.n
 
 @functools.lru_cache(maxsize=4096)
 def ring_load(torus: Torus, order: Order, axes: tuple[int, ...], two_way: bool = False) -> float:
-    """Blocks over the busiest link in one hop; `two_way` sends one block each way, in a ring of two only once."""
+    """Blocks over the busiest link in one hop; `two_way` sends one each way, in a ring of two only once."""
     ways = [1, -1] if two_way and math.prod(order.sizes[a] for a in axes) > 2 else [1]
     sources, targets = np.concatenate([ring(order.array, axes, way) for way in ways], axis=1)
     return float(loads(torus, sources, targets, 1).max(initial=0))
 
 
 def exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
-    """Blocks over the busiest link in an all-to-all over mesh axes, which sends 1/p of a block to each of p devices."""
+    """Blocks over the busiest link in an all-to-all over mesh axes, 1/p of a block to each of p devices."""
     if math.prod(order.sizes[a] for a in axes) == torus.size:  # positions do not matter
         order, axes = Order.of(np.arange(torus.size)), (0,)
     return _exchange_load(torus, order, tuple(sorted(axes)))
@@ -120,7 +120,7 @@ def rings_of(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 
 def _along(torus: Torus, axis: int, start: np.ndarray, end: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Bytes (2, *shape) over the links of one axis, with earlier axes done and later ones not."""
+    """Bytes (2, *shape) over one axis's links; earlier axes are done, later ones are not."""
     size, others = torus.shape[axis], (*torus.shape[:axis], *torus.shape[axis + 1 :])
     line = np.zeros(len(start), int)
     for other, chips in enumerate(torus.shape):
@@ -165,7 +165,7 @@ class Digit(NamedTuple):
 def neighbour_order(torus: Torus, sizes: Sizes) -> Order:
     """The order whose rings load the links least, among at most SPLITS splits.
 
-    Compares the busiest link's load per hop one way, then both ways, then the longest route, each summed over mesh axes
+    Compares the busiest link's load per hop one way, both ways, then the longest route, each summed over mesh axes
     times (p - 1).
     """
     best, least = tuple[tuple[Digit, ...], ...](), INFINITE
@@ -188,7 +188,7 @@ def _sum(costs: Sequence[Cost]) -> Cost:
 
 
 def _splits(torus: Torus, sizes: Sizes) -> Iterator[tuple[tuple[Digit, ...], ...]]:
-    """The digits of every mesh axis, for every split of the torus axes, fewest digits first."""
+    """The digits of every mesh axis, for every split of the torus axes, fewest first."""
     rows = itertools.product(*(factors(size, sizes) for size in (*torus.shape, torus.cores)))
     grids = [grid for grid in rows if tuple(map(math.prod, zip(*grid, strict=True))) == sizes]
     for grid in sorted(grids, key=lambda grid: sum(f > 1 for row in grid for f in row)):

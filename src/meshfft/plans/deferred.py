@@ -1,8 +1,8 @@
 """Calls inside `jit` under Auto mesh axes, planned when XLA has chosen the cuts of the array, which JAX does not show.
 
 A call is one equation (see deferred_primitive). When XLA has the shardings, the function plans and runs on blocks, as
-in a `shard_map`. Arrays are then PaddedArrays: XLA pads sizes that do not divide as this package does. Derivatives,
-transposes and batches of a call are work made from it.
+in a `shard_map`, which are PaddedArrays: XLA pads as this package does. Derivatives, transposes and batches of a call
+are work made from it.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class Role(NamedTuple):
 
 
 class Fixed:
-    """An argument that JAX does not trace. Equal if type and value are; without a hash, only to itself."""
+    """An argument that JAX does not trace, equal by type and value; without a hash, only to itself."""
 
     def __init__(self, value: object) -> None:
         if isinstance(value, np.ndarray):  # may change in place
@@ -58,7 +58,7 @@ class Fixed:
 
     @property
     def text(self) -> str | None:
-        """The value as text, equal in every process; None if no text describes it fully (a function)."""
+        """None if no text, equal in every process, describes it fully (a function)."""
         if isinstance(self.value, np.ndarray | np.generic | Array):
             value = np.asarray(self.value)
             return f"{value.shape} {value.dtype.str} {value.tobytes().hex()}"
@@ -104,8 +104,8 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Call:
-    """A function with its arguments. `cut` has, per dimension of each array, the dimension of the first array cut in
-    the same way, or None; an array of only None is whole on every device.
+    """A function with its arguments. `cut` has, per dimension of each array, the dimension of the first array cut
+    alike, or None; an array of only None is whole on every device.
     """
 
     function: Callable[..., Any]
@@ -147,13 +147,13 @@ class Call:
 
     @contextlib.contextmanager
     def within(self, mesh: AbstractMesh | None) -> Iterator[None]:
-        """The call's 64-bit switch and a mesh: XLA calls back from a thread without them."""
+        """XLA calls back from a thread without the call's 64-bit switch and mesh."""
         with jax.enable_x64(self.wide), jax.sharding.use_abstract_mesh(mesh or AbstractMesh((), ())):
             yield
 
     @functools.lru_cache(maxsize=CALLS)  # noqa: B019 - a few calls are kept, with all their places
     def placed(self, mesh: AbstractMesh | None, spec: PartitionSpec) -> tuple[Place, Shapes, jax.tree_util.PyTreeDef]:
-        """The place of arrays cut by a spec, and the shapes and structure of the results."""
+        """The place of arrays cut by a spec, and the results' shapes and structure."""
         sizes = axis_sizes(mesh)
         axes = from_spec(self.shapes[0].shape, sizes, spec).axes
         specs = (spec_of(() if d is None else axes[d] for d in cut) for cut in self.cut)
@@ -185,8 +185,8 @@ class DeferredWork:
     made: tuple[object, ...] = ()  # how it was made from the call
 
     def name(self, values: Shapes) -> str:
-        """A digest of all that this work depends on, equal in every process. Function arguments count by what they
-        compute on one device.
+        """A digest of all that this work depends on, equal in every process. Function arguments count by their results
+        on one device.
         """
         (text, whole), digest = self.call.text, hashlib.sha256(_package())
         digest.update(repr((text, self.made, values)).encode())
@@ -199,7 +199,7 @@ class DeferredWork:
         return self.run(self.call.placed(None, PartitionSpec())[0], values)
 
     def placed(self, mesh: AnyMesh, shown: Sequence[tuple[Role, tuple[int, ...], PartitionSpec]]) -> Place:
-        """The place where values or results are cut as these specs show, as far as possible."""
+        """The place where values or results are cut like these specs, as far as possible."""
         sizes, batches = axis_sizes(mesh), dict[int, Names]()
         seen = [(role, shape, from_spec(shape, sizes, spec).axes) for role, shape, spec in shown]
         for role, shape, axes in seen:
@@ -216,7 +216,7 @@ class DeferredWork:
 
 @functools.lru_cache(maxsize=CALLS)
 def tangent(work: DeferredWork, moving: tuple[int, ...]) -> DeferredWork:
-    """The change of the inexact results along changes of the values at `moving`, which follow the values."""
+    """The change of the inexact results with the values at `moving`; changes follow the values."""
     many, smooth = len(work.ins), [j for j, x in enumerate(work.results) if x.dtype.kind in INEXACT]
 
     def run(place: Place, values: Sequence[Array]) -> list[Array]:
@@ -233,7 +233,7 @@ def tangent(work: DeferredWork, moving: tuple[int, ...]) -> DeferredWork:
 
 @functools.lru_cache(maxsize=CALLS)
 def transposed(work: DeferredWork, of: tuple[int, ...], shapes: Shapes) -> DeferredWork:
-    """The transpose in the values at `of`, of these shapes: takes the other values, then cotangents of results."""
+    """The transpose in the values at `of`: takes the other values, then cotangents of results."""
     others, outs = tuple(j for j in range(len(work.ins)) if j not in of), tuple(work.ins[j] for j in of)
 
     def run(place: Place, values: Sequence[Array]) -> list[Array]:
@@ -276,15 +276,14 @@ def batched(work: DeferredWork, which: tuple[int | None, ...], size: int) -> Def
 
 @functools.lru_cache(maxsize=1)
 def _package() -> bytes:
-    """A digest of this package's source."""
     root = Path(__file__).parent.parent
     files = sorted(root.rglob("*.py"), key=str)
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).digest()
 
 
 def aligned(shape: Sequence[int], first: Sequence[int]) -> tuple[int | None, ...]:
-    """The dimensions of the first array by which another is cut, as NumPy broadcasts it; none if it does not fit, or is
-    a single line for many: then it is whole on every device.
+    """The dimensions of the first array by which another is cut, as NumPy broadcasts it; none (it is whole on every
+    device) if it does not fit, or is a single line for many.
     """
     offset, wide = len(first) - len(shape), sum(n > 1 for n in shape)
     fits = offset >= 0 and all(n in (1, m) for n, m in zip(shape, first[offset:], strict=True))

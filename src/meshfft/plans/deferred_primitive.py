@@ -1,4 +1,4 @@
-"""The equation of a deferred call: its shape, derivatives, batches, and lowering as a `custom_partitioning`.
+"""The equation of a deferred call, lowered as a `custom_partitioning`.
 
 XLA propagates shardings through it by a rule per dimension, then asks for the program of a block.
 """
@@ -50,7 +50,7 @@ whole_p.multiple_results = True
 
 
 def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
-    """The function, as an equation where JAX hides how an array is cut.
+    """The function, as an equation where JAX hides an array's cuts.
 
     The first `arrays` parameters are arrays, the rest only if traced. `linear`: in the first.
     """
@@ -130,8 +130,8 @@ def _is_leaf(x: object) -> bool:
 
 
 def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
-    """What XLA asks for: the program of a block, and the shardings of its results and values. GSPMD, unlike Shardy,
-    asks for shardings before it wants any.
+    """The program of a block, and the shardings of its results and values. GSPMD, unlike Shardy, asks for shardings
+    before it wants any.
     """
     parts = zip((*work.ins, *work.outs), (*given, *wanted), strict=bool(wanted))
     specs = ((role, x.shape, PartitionSpec() if x.sharding is None else x.sharding.spec) for role, x in parts)
@@ -148,7 +148,7 @@ def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Seq
 
 
 def _row_major(blocks: Sequence[Array]) -> list[Array]:
-    """Blocks in row-major order, which XLA's FFT on CPUs needs; XLA would choose another."""
+    """Row-major blocks, as XLA's FFT on CPUs needs; XLA would choose another order."""
     return [with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim)))) for x in blocks]
 
 
@@ -173,7 +173,7 @@ def _lower(*values: Array, work: DeferredWork, devices: ClosedJaxpr) -> list[Arr
 
 
 def _rule(work: DeferredWork, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:
-    """The dimensions that XLA is to cut alike: batches, and those of arrays and results."""
+    """The dimensions that XLA is to cut alike."""
     ndim, sizes, sides = len(work.call.shapes[0].shape), dict[str, set[int]](), list[str]()
     for role, shape in zip((*work.ins, *work.outs), shapes, strict=True):
         inner, own = len(shape) - len(role.batches), f"{'result' if role.result else 'operand'}{role.number}x"

@@ -52,7 +52,7 @@ def applied(
     home: AnyMesh | None = None,
     donate: bool = False,
 ) -> tuple[AnyStored, ...]:
-    """Applies a walk, with operands made from `sources`, to an array, or to one or two planes.
+    """Applies a walk, with operands made from `sources`, to an array or planes.
 
     Padded results are on `home`, the mesh outside of a caller's shard_map. `donate` reuses the arrays' storage.
     """
@@ -76,7 +76,7 @@ def applied(
 
 
 def tried(walk: Walk, machine: Machine, itemsize: int) -> Machine:
-    """The machine without the kernel families that fail their trials there, of a walk or its transpose."""
+    """The machine without the kernel families, of a walk or its transpose, that fail their trials there."""
     if machine.device is None or itemsize != PLANES:
         return machine
     failed = tuple(name for name in failing(_trials(walk), machine.device) if name not in machine.failed)
@@ -178,7 +178,7 @@ def _tell(seconds: float) -> None:
 def walked(
     arrays: tuple[Array, ...], walk: Walk, mesh: AnyMesh | None, planes: bool, operands: Operands = ()
 ) -> tuple[Array, ...]:
-    """The walk on a stored array or its planes; step by step for traced samples, whose gradient costs a ring each."""
+    """The walk on stored arrays; step by step for traced samples, whose gradient costs a ring each."""
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
         # Moves nothing: shows JAX the mesh, which our primitive hides if x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
@@ -211,7 +211,7 @@ def moved(y: AnyStored, out_spec: Spec | None, spec: Spec | None = None) -> AnyS
 @overload
 def moved(y: Transformed, out_spec: Spec | None, spec: Spec | None = None) -> Transformed: ...
 def moved(y: Transformed, out_spec: Spec | None, spec: Spec | None = None) -> Transformed:
-    """A result, or its planes, resharded to `out_spec` in its own type; `spec` if JAX hides its sharding."""
+    """A result resharded to `out_spec` in its own type; `spec` if JAX hides its sharding."""
     if out_spec is None:
         return y
     arrays, setting, _ = read(y, spec)

@@ -79,7 +79,7 @@ class Solution:
 
 
 class System(NamedTuple):
-    """A transform from `goal` to `start` to invert; `tikhonov` or `truncation` as in `ikdftn`."""
+    """A transform from `goal` to `start` to invert."""
 
     goal: Layout
     start: Layout
@@ -98,7 +98,7 @@ class System(NamedTuple):
 
 
 def solution(given: Arrays, system: System) -> Solution:
-    """The array in layout `goal` whose transform is `given`, in layout `start`."""
+    """The array in layout `goal` whose transform is `given`."""
     mapped = mapped_axes(system.mesh) & system.start.mesh_axes
     given = tuple(x.astype(real_dtype(system.dtype) if len(given) == 2 else system.dtype) for x in given)
     iterative = _iterative(system)
@@ -135,7 +135,7 @@ def _by_inverses(given: Arrays, system: System) -> Answer:
 
 
 def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) -> Answer:
-    """Dimension by dimension, so that each solve has the condition of one; those without iterations first."""
+    """Dimension by dimension, so that each solve has the condition of one; without iterations first."""
     dims, eps = system.forward.dims, float(jnp.finfo(system.dtype).eps)
     direct = [j for j, one in enumerate(iterative) if not one]
     conditions: list[Any] = [_settled(system, j, eps) if one else 1.0 for j, one in enumerate(iterative)]
@@ -229,7 +229,6 @@ def _rounds(condition: float | None, eps: float) -> int:
 
 
 def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
-    """The inverse transform, and the inverse of each dimension, made on the host."""
     forward, dtype = system.forward, system.dtype
     if any(points is not None and not points.known for points in system.points):
         raise ValueError(
@@ -256,7 +255,7 @@ def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
 def _invert(
     points: Points | None, matrix: Matrix, size: int, tikhonov: float | None, truncation: float | None
 ) -> tuple[Matrix, Inverse]:
-    """The inverse and its matrix; of all uniform samples the conjugate transform, without a table."""
+    """The inverse and its matrix; for all uniform samples the conjugate transform, without a table."""
     if isinstance(matrix, Roots) and size <= matrix.rows and tikhonov is None and truncation is None:
         back = Roots(matrix.length, -matrix.sign, size, matrix.rows)
         return back, Inverse(np.zeros(0), 1.0, CONJUGATE)

@@ -63,7 +63,7 @@ def solved_line(
     mesh: AnyMesh | None,
     limits: tuple[float, int, int],
 ) -> tuple[Planes, Array, Array | None]:
-    """The stored unknowns in layout `goal`, the iterations, and for traced points the condition number."""
+    """The stored unknowns, the iterations, and for traced points the condition number."""
     machine, dtype, dots, options = how
     size, real, (rest, mean) = goal.shape[dim], real_dtype(dtype), about_the_circle(points)
     transform = Transform((dim,), (rest.matrix(size),), 1.0)
@@ -143,7 +143,6 @@ def _corrected(x: Planes | None, given: Planes, numbers: SolveNumbers, line: Lin
 
 
 def _times(x: Array, values: Array, layout: Layout, line: Line) -> Array:
-    """A stored array times numbers along the dimension."""
     positions = np.minimum(layout.positions(line.dim), values.shape[0] - 1)
     if not np.array_equal(positions, np.arange(values.shape[0])):
         values = values[positions]

@@ -2,8 +2,8 @@
 
     seconds = the median of at most ROUNDS runs on noise, one of each plan in turn, after a run that compiles
 
-The choice is kept beside compiled programs, for later processes on such devices with these versions; the file can be
-copied to other nodes. Invariant: every process of a mesh takes the choice of the first one.
+The choice is kept beside compiled programs, for later processes on such devices with these versions. Invariant: every
+process of a mesh takes the choice of the first one.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ SLOWER = 4.0  # plans that the model finds this many times slower than the best 
 
 def fastest(plans: Sequence[Plan], tell: Tell = lambda part, done: LOG.info(part)) -> Plan:
     """The plan that runs fastest; the first is the model's choice. `tell` gets a line before each part, and the share
-    of parts done.
+    done.
 
     Raises ValueError inside a traced function and for a mesh without devices, and the first plan's error if none runs.
     """
@@ -80,7 +80,7 @@ def _recalled(facts: Mapping[str, object], count: int) -> list[float]:
 
 @functools.lru_cache(maxsize=1024)
 def _seconds(plans: tuple[Plan, ...]) -> list[float]:
-    """The seconds of each plan, kept here by `fastest`."""
+    """Kept here by `fastest`."""
     return []
 
 
@@ -94,7 +94,6 @@ def _devices(mesh: AnyMesh | None) -> list[jax.Device]:
 
 
 def _of_first(values: list[float], devices: Sequence[jax.Device]) -> list[float]:
-    """The values of the first process with such devices."""
     said = exchange(values, devices)
     found: list[float] = said[min(said)]
     return found

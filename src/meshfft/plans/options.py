@@ -105,7 +105,6 @@ class PlanHow(TypedDict, total=False):
 
 
 def check_options(options: Options) -> None:
-    """Raises ValueError for unknown names, and for a ring or rows that the method does not have."""
     method, ring = options.method, options.ring
     known = {"method": METHODS, "order": ORDERS, "ring": RINGS, "engine": ENGINE_OPTIONS, "effort": EFFORTS}
     for name, values in known.items():
@@ -117,7 +116,7 @@ def check_options(options: Options) -> None:
 
 
 def options_of(how: Mapping[str, Any], known: type) -> Options:
-    """The options of a call without `spec`; TypeError for one that the TypedDict `known` lacks."""
+    """The options of a call without `spec`; TypeError for one that `known` lacks."""
     if not how:
         return USUAL
     _check_named(how, known)
@@ -125,7 +124,6 @@ def options_of(how: Mapping[str, Any], known: type) -> Options:
 
 
 def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
-    """The arguments of a plan as records; TypeError for unknown ones."""
     _check_named(arguments, PlanHow)
     what = {name: value for name, value in arguments.items() if name in Definition._fields}
     how = {name: value for name, value in arguments.items() if name not in what}
@@ -155,7 +153,7 @@ def onto_real(function: Function[P]) -> OnArrays[P, Array]:
 
 
 def spelled(function: F) -> F:
-    """The function with `**how` spelled out in the signature that `help` shows."""
+    """Spells out `**how` in the signature that `help` shows."""
     signature = inspect.signature(function)
     *named, how = signature.parameters.values()
     (options,), defaults = get_args(how.annotation), Options._field_defaults | Definition._field_defaults

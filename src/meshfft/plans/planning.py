@@ -35,7 +35,7 @@ _kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
 class Placement(NamedTuple):
-    """The place of an array; see `plan`."""
+    """See `plan`."""
 
     shape: Sequence[int]
     mesh: AnyMesh | None = None
@@ -44,7 +44,7 @@ class Placement(NamedTuple):
 
 
 def plan_for(setting: Setting, transform: Transform, options: Options, evades: bool = True) -> Plan:
-    """The cached plan of a transform of an array; `evades`: mesh axes that do not divide the result may move."""
+    """The cached plan for an array; `evades`: mesh axes that do not divide the result may move."""
     check_options(options)
     start, mesh, machine, sizes = setting.start, setting.mesh, setting.machine, axis_sizes(setting.mesh)
     dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip)
@@ -177,7 +177,7 @@ def out_spec(
 
 
 def ranked(shape: Sequence[int], topology: Named, **how: Unpack[PlanHow]) -> list[Plan]:
-    """Plans for every mesh of a named machine, the best first."""
+    """Plans for every mesh of a named machine, best first."""
     return _plans(Placement(shape, None, None, topology), *records_of(how))
 
 
@@ -208,7 +208,7 @@ def _plans(place: Placement, definition: Definition, options: Options) -> list[P
 def on_meshes(
     shape: Sequence[int], count: int, alike: bool, find: Callable[[AbstractMesh, PartitionSpec], list[Plan]]
 ) -> list[Plan]:
-    """The plans found on meshes of so many devices, the best first; raises the last ValueError if none is."""
+    """Plans on meshes of so many devices, best first; raises the last ValueError if there is none."""
     plans, refusal = list[Plan](), f"{count} devices cannot be laid over shape {shape}: give a mesh and a spec"
     for mesh, spec in meshes(shape, count, alike):
         try:
@@ -234,7 +234,7 @@ def _plan(place: Placement, definition: Definition, options: Options) -> Plan:
 
 
 def candidates(place: Placement, definition: Definition, options: Options) -> list[Plan]:
-    """Plans of the model's cheapest walks, the best first."""
+    """Plans of the model's cheapest walks, best first."""
     start = laid_out(*place[:3])
     place = place._replace(shape=start.shape, spec=start.spec)  # an iterator is read once
     asked = [options._replace(effort="model", rank=number) for number in range(MOST_TRIALS)]
@@ -242,7 +242,7 @@ def candidates(place: Placement, definition: Definition, options: Options) -> li
 
 
 def _precomputed(plan: Plan) -> Plan:
-    """The plan with the rows that it keeps; ValueError or MemoryError if they do not fit."""
+    """Raises ValueError or MemoryError if its rows do not fit."""
     given = plan.sources or (None,) * len(plan.transform.dims)
     sources = kept_rows(plan.walk.taking, given, plan.mesh, real_dtype(plan.dtype))
     nbytes = sum(source.nbytes for source in sources if isinstance(source, KeptRows))

@@ -34,7 +34,7 @@ walk_p.multiple_results = True
 
 
 class Job(NamedTuple):
-    """An equation: a walk on a mesh, of an array or its planes; `tree` is the structure of the operands.
+    """A walk on a mesh, of an array or its planes; `tree` is the structure of the operands.
 
     Values are the blocks inside a caller's shard_map; the walk maps the remaining mesh axes.
     """
@@ -68,7 +68,7 @@ class Job(NamedTuple):
 def bind(
     arrays: Sequence[Array], walk: Walk, mesh: AnyMesh | None, planes: bool = False, operands: Operands = ()
 ) -> list[Array]:
-    """The walk as one equation of JAX; operands are stored as their steps take them (see Takes.operand)."""
+    """The walk as one equation; operands are stored as their steps take them (see Takes.operand)."""
     if not any(isinstance(operand, Anchor) for operand in operands):
         operands = (*operands, *anchors(arrays, mesh))
     leaves, tree = jax.tree.flatten(operands)
@@ -157,8 +157,8 @@ def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job
 def _along_operand(
     arrays: Sequence[Array], operands: Operands, change: object, step: Takes, layout: Layout, job: Job
 ) -> tuple[list[Array], list[Array]]:
-    """The tangent by an operand that a step is not linear in, a sum of walks between two factors (see Takes.slopes);
-    and the walk's value if that comes with it.
+    """The tangent by an operand in which a step is not linear, a sum of walks between two factors (see Takes.slopes);
+    and the walk's value if that is one of them.
     """
     assert len(job.walk.steps) == 1, "a walk over traced samples is bound step by step"
     change = jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero)
@@ -177,7 +177,7 @@ def _along_operand(
 
 
 def _scaled(arrays: Sequence[Array], factor: Planes) -> list[Array]:
-    """An array or planes times the planes of a factor, if any, that broadcasts to it."""
+    """An array or planes times the planes of a broadcastable factor, if any."""
     if not factor:
         return list(arrays)
     re, *rest = (part.astype(real_dtype(arrays[0].dtype)) for part in factor)
@@ -214,7 +214,7 @@ def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], at: int, job: Job) -> Array:
-    """An operand's cotangent, summed over the devices that share its rows, by a walk that sends exactly."""
+    """An operand's cotangent, summed over the devices that share its rows, by exact messages."""
     job = job._replace(walk=job.walk.wired())
     came = jax.typeof(values[at]).sharding.spec
     values, specs = _placed(values, job)
@@ -250,7 +250,7 @@ def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def
 
 
 def _keeps(walk: Walk, dim: int) -> bool:
-    """Whether a batch dimension keeps its position; walks to scattered points have it first on both ends."""
+    """Whether a batch dimension keeps its position; at scattered points it is first on both ends."""
     size = 1 + max(walk.end.shape, default=0)
     return walk.insert(dim, size, ()).end == walk.end.insert(dim, size, ())
 

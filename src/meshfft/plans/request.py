@@ -1,7 +1,7 @@
 """Requests: an array as given by a caller, with its placement and machine.
 
-An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). All but its numbers is a `Setting`:
-hashable host data, the cache key of plans.
+An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). The rest is a `Setting`: hashable
+host data, the cache key of plans.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ with jax.ensure_compile_time_eval():
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """The placement of an array, and its machine."""
+    """An array's placement and machine."""
 
     start: Layout
     mesh: AnyMesh | None  # None on one device
@@ -53,7 +53,7 @@ class Setting:
 
 
 class Request(NamedTuple):
-    """An array, or its planes, and their setting; `planes` if planes are returned."""
+    """An array, or its planes; `planes` if planes are returned."""
 
     arrays: tuple[AnyStored, ...]
     setting: Setting
@@ -66,8 +66,8 @@ class Request(NamedTuple):
 
 
 def read(a: AnyArray, spec: Spec | None = None, in_place: bool = False) -> Request:
-    """The request of an array. `in_place`: a program on one CPU device, for which the caller waits, may read a NumPy
-    array's memory; JAX's copy is a program for each shape.
+    """The request of an array. `in_place`: the program of one CPU device may read a NumPy array's memory, as the caller
+    waits for it; JAX's copy is a program for each shape.
     """
     in_place = in_place and not isinstance(a, jax.Array) and _is_eager_on_cpu()
     arrays, planes = received(a, in_place), is_planes(a)
@@ -124,7 +124,6 @@ def _array(a: ArrayLike | PaddedArray, in_place: bool = False) -> AnyStored:
 
 
 def on_host(x: object) -> bool:
-    """Whether an array was read in place."""
     return isinstance(x, np.ndarray)
 
 
@@ -136,7 +135,6 @@ def _is_eager_on_cpu() -> bool:
 
 
 def _one_device() -> Sharding:
-    """The sharding that JAX gives a NumPy array."""
     return _alone(jax.config.jax_default_device)  # type: ignore[attr-defined]
 
 
@@ -167,7 +165,7 @@ def _by_sharding(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, sp
 
 
 class OnArrays(Protocol[P, S]):
-    """A function of arrays, with result S for planes; a jax.Array for a jax.Array, if the mesh divides the result."""
+    """A function of arrays, with result S for planes, and a jax.Array for a jax.Array that the mesh divides."""
 
     @overload
     def __call__(self, a: ArrayLike, /, *args: P.args, **kwargs: P.kwargs) -> Array: ...

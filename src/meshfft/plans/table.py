@@ -94,7 +94,7 @@ def title(plan: Any, keys: Mapping[str, str] = MappingProxyType({})) -> str:
 def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | None) -> list[tuple[str, ...]]:
     """The steps of a walk with the layout after each, and per device: bytes sent, hops, flops, peak memory.
 
-    Headings first, sums last. With `keys` steps are brief, and mesh axes have these letters.
+    With `keys` steps are brief, and mesh axes have these letters.
     """
     done: frozenset[int] = frozenset()
     start = relabelled(walk.start, keys or {})
@@ -107,7 +107,7 @@ def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | N
 
 
 def ruled(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of two words and some numbers as a table in WIDTH columns, which cuts the longer words."""
+    """A table of two columns of words and some of numbers in WIDTH columns; cuts the longer words."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = WIDTH - sum(widths[2:]) - 2 * (len(widths) - 1)
     if widths[0] + widths[1] > room:
@@ -124,7 +124,7 @@ def fits(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def letters_for(names: Iterable[str]) -> dict[str, str]:
-    """A letter for each mesh axis: its first one if distinct, else a, b, c, ...; the name beyond z."""
+    """A letter per mesh axis: its first one if distinct, else a, b, c, ...; the name beyond z."""
     names = tuple(names)
     first = [name[:1] for name in names]
     letters = first if len({*first}) == len(names) else string.ascii_lowercase

@@ -39,7 +39,7 @@ class Step(abc.ABC):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """Lower bounds on the cost of this kind; none if another kind's hold. Too high a bound loses walks."""
+        """Lower bounds on the cost of this kind, none if another's hold. Too high a bound loses walks."""
         return Least()
 
     if TYPE_CHECKING:  # some steps have a field, whose default a property would be
@@ -68,7 +68,6 @@ class Step(abc.ABC):
         """The new block in the form of the old one, or in pieces if the next step takes them."""
 
     def fuse(self, before: "Step | None", after: "Step | None") -> "Step":
-        """Adapts the step to its neighbours."""
         return self
 
     @abc.abstractmethod
@@ -79,12 +78,12 @@ class Step(abc.ABC):
         return self
 
     def invert(self, layout: Layout) -> "Step":
-        """The step back that inverts this one up to a scalar."""
+        """The inverse up to a scalar."""
         return self.transpose(layout).conjugate()
 
     @abc.abstractmethod
     def insert(self, dim: int) -> "Step":
-        """The step for an array with one more dimension before `dim`."""
+        """The step with one more dimension before `dim`."""
 
     @abc.abstractmethod
     def name(self, layout: Layout) -> str:
@@ -150,7 +149,7 @@ class Takes(Step):
 
         @property
         def slot(self) -> int | None:
-            """Its operand's index in the walk; None if its matrix needs none."""
+            """Its operand's index in the walk, if it needs one."""
 
     @abc.abstractmethod
     def at_slot(self, slot: int) -> "Takes":
@@ -158,19 +157,19 @@ class Takes(Step):
 
     @abc.abstractmethod
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        """The operand as devices store it; along mapped axes only the local part."""
+        """The operand as devices store it, only the local part along mapped axes."""
 
     @abc.abstractmethod
     def operand_spec(self, operand: object, layout: Layout) -> object:
         """Shardings of the stored operand's leaves."""
 
     def tabled(self, sources: tuple[object, ...], slot: int) -> tuple[Step, np.ndarray] | None:
-        """The step with a table from the host as operand `slot`; None if that does not pay."""
+        """The step with a table from the host as operand `slot`, if that pays."""
         return None
 
     @property
     def linear(self) -> bool:
-        """Whether it is linear in its operand; if not, `slopes` gives the derivative."""
+        """In its operand; else `slopes` gives the derivative."""
         return True
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
@@ -183,7 +182,7 @@ class Kernels(Step):
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
-        """Dimensions that it transforms in received pieces; () if none."""
+        """Dimensions that it transforms in received pieces."""
         return ()
 
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block | Pieces:
@@ -230,7 +229,7 @@ class MatrixStep(Step, Generic[M]):
 
 @dataclasses.dataclass(frozen=True)
 class OneDim(Step):
-    """A step along one dimension that transforms none. Abstract."""
+    """Along one dimension, without transforming it. Abstract."""
 
     dim: int
     dims: ClassVar[tuple[int, ...]] = ()

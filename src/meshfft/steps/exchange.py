@@ -48,7 +48,7 @@ MOST_CHUNKS = 16  # most devices to receive a chunk each, as each chunk is an ar
 
 
 def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> tuple[tuple[AxisMove, Layout], ...]:
-    """Moves of mesh axes, with the layout after each, that may be part of a walk."""
+    """Moves of mesh axes, with the layout after each."""
     once = problem.goal is None and problem.options.method == "transpose" and not problem.machine.chip.cached
     return moves_from(layout, problem.goal, frozenset(todo), once)
 
@@ -136,7 +136,6 @@ class Exchange(Wired, Chunked):
         return None if self.packed else self.share(layout)
 
     def coding(self, chip: Chip) -> int:
-        """Passes over the block to encode and decode."""
         return sum(one.lossy for one in self.wires) * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)
 
     def share(self, layout: Layout) -> tuple[int, ...]:

@@ -37,7 +37,6 @@ class Halo(OneDim, Wired):
         return resized(layout, (self.dim,), (layout.shape[self.dim] + cells * layout.parts[self.dim],))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """The block is read and written once; halos are sent one hop or more."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         parts, axes = layout.parts[self.dim], layout.axes[self.dim]
         bare = self.after(layout) if self.transposed else layout

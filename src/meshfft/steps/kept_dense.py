@@ -42,7 +42,6 @@ class KeptDense(RingDense):
 
     @property
     def remade(self) -> RingDense:
-        """The step that makes the rows itself."""
         matrix = self.matrix.conjugate() if self.conjugated else self.matrix
         return self._ring(matrix, None if matrix.row_axis is None else self.slot)
 
@@ -56,7 +55,7 @@ class KeptDense(RingDense):
         return RingDense(**{**fields, "matrix": matrix, "slot": slot})
 
     def nbytes(self, layout: Layout, itemsize: int) -> int:
-        """Bytes of the rows on one device, for elements of `itemsize` bytes."""
+        """Bytes of a device's rows, for elements of `itemsize` bytes."""
         rows, columns = self._ends(layout)
         plane = itemsize if self.real else itemsize // 2
         return self.matrix.planes * plane * rows.block[self.dim] * columns.storage[self.dim]
@@ -147,7 +146,6 @@ class KeptRows:
 def kept_rows(
     taking: Sequence[tuple[int, Step, Layout]], sources: Sequence[Any], mesh: AnyMesh | None, real: np.dtype
 ) -> tuple[Any, ...]:
-    """A walk's sources, with KeptRows for steps that keep them."""
     every = list(sources)
     for slot, step, layout in taking:
         if isinstance(step, KeptDense):

@@ -156,7 +156,7 @@ def local_roots(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
 
 @dataclasses.dataclass(frozen=True)
 class LocalTrig(MatrixStep[Trig]):
-    """The cosine or sine transform of an uncut dimension, of both parts of complex blocks."""
+    """The cosine or sine transform of an uncut dimension, for complex blocks of both parts."""
 
     real: bool  # the block is
 

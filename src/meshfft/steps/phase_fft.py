@@ -242,13 +242,12 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
 @functools.lru_cache(maxsize=1024)
 def line_length(length: int, parts: int, by_slices: bool = False) -> int:
-    """Points of the transforms: N, or p M' >= 2 N - 1 if p does not divide N or slices cannot take N / p."""
+    """N, or p M' >= 2 N - 1 if p does not divide N or slices cannot take N / p."""
     fits = length % parts == 0 and not (by_slices and sliced.radices(length // parts) is None)
     return length if fits else parts * padded_length(-(-(2 * length - 1) // parts))
 
 
 def weighted(block: Array, matrix: HalfRoots, layout: Layout, dim: int) -> Array:
-    """Half spectra times their weights, if any."""
     if not matrix.weighted:
         return block
     weights = matrix.weights(_at(layout, dim)).astype(block.real.dtype)

@@ -1,4 +1,4 @@
-"""Pipeline: a local FFT and an exchange in chunks; one chunk is computed while the previous one is sent."""
+"""Pipeline: a local FFT and an exchange in chunks; one chunk is computed while the previous is sent."""
 
 import dataclasses
 import functools
@@ -107,7 +107,7 @@ class Pipeline(InChunks, Kernels):
         return Ports(chunk, sent=(self.move.target, self.move.parts))
 
     def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
-        """XLA's passes over the block to encode and decode words, or the cycles of kernels that do."""
+        """Passes of XLA over the block to encode and decode words, or the cycles of kernels that do."""
         if chip.clock and (form := self._exchange.tiles(self._shares(layout)[0])):
             return 0, self._sender.form_cycles(form, math.prod(layout.block) * itemsize // form.coded.real, chip)
         return self._exchange.coding(chip), 0
@@ -150,7 +150,7 @@ class Pipeline(InChunks, Kernels):
         return ordered + (0 if writes else 2 * packs) + (0 if self._read(layout) else joins)
 
     def _read(self, layout: Layout) -> bool:
-        """Whether the next step's kernels read pieces in place, one at a time if no line spans several."""
+        """Whether the next step's kernels read pieces in place, one by one if no line spans several."""
         source = self.move.source
         chunks = self.chunks if self.dim == source else 1
         ports = Ports(came=Came(source, source, self.move.parts, chunks))
@@ -248,7 +248,7 @@ def _equal(rows: int, tile: int) -> int:
 
 
 def _one_by_one(step: LocalFFT, chunks: list[Block], layout: Layout) -> list[Block]:
-    """Applies a step to each chunk after the previous one is done."""
+    """Each chunk after the previous one is done."""
     done: list[Block] = []
     for chunk in chunks:
         if done:

@@ -1,4 +1,4 @@
-"""The problem of a walk: layouts, the matrix of each dimension, the machine; and the records that steps return."""
+"""The problem of a walk, and the records that steps return."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a fina
 
 
 class Options(NamedTuple):
-    """The computation of a transform; see `fftn`."""
+    """See `fftn`."""
 
     method: str = "auto"  # a key of METHODS
     order: str = "natural"  # one of ORDERS
@@ -53,7 +53,6 @@ class Options(NamedTuple):
 
     @property
     def within(self) -> float:
-        """The relative L2 error asked for."""
         return self.precision if isinstance(self.precision, float) else math.inf
 
     @property
@@ -67,12 +66,10 @@ class Options(NamedTuple):
 
     @property
     def asked(self) -> dict[str, object]:
-        """The choices that a plan's table repeats."""
         return {"method": self.method, "order": self.order, "wire": self.wire}
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """Method, order, and the wire if it is lossy."""
         wires = (part.split("=") for part in self.wire.split(","))
         sent = " and ".join(f"{name} on the {''.join(f'{level} ' for level in levels)}wire" for *levels, name in wires)
         return f"method {self.method}", f"{self.order} order", sent * (self.wire != "exact")
@@ -143,9 +140,7 @@ class Problem:
         return Site(self.machine, self.itemsize, self.dots, large, alone, not self.any_engine)
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
-        """Values of `two_way` to try: as requested, or as the machine sends best. `pairs`: with a shared memory, a step
-        is faster on two blocks at once.
-        """
+        """Values of `two_way` to try. `pairs`: with a shared memory, a step is faster on two blocks at once."""
         ring = self.options.ring
         if ring != "auto" or parts == 1 or self.machine.chip.cached:
             return (parts > 1 and (ring == "two-way" or (ring == "auto" and pairs)),)
@@ -165,7 +160,7 @@ class Problem:
 
     @functools.cached_property
     def halves(self) -> int:
-        """2 if the array is real throughout, at half the cost."""
+        """2 if the array is real throughout."""
         return 2 if self.real and not any(matrix.becomes for matrix in self.transform.matrices) else 1
 
     @property
@@ -173,7 +168,7 @@ class Problem:
         return self.points * self.itemsize // self.halves
 
     def bound(self, work: Work) -> float:
-        """Least seconds of some work; overlapped messages may cost nothing."""
+        """Least seconds; overlapped messages may cost nothing."""
         if self.machine.chip.overlaps:
             work = dataclasses.replace(work, sent_bytes=0, hops=0, all_to_alls=0)
         else:

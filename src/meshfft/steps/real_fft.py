@@ -223,6 +223,5 @@ def _paired(block: Array, dim: int) -> Array:
 
 
 def _unpaired(pairs: Array, dim: int) -> Array:
-    """The transpose of `_paired`."""
     reals = jnp.stack([pairs.real, -pairs.imag], dim + 1)
     return reals.reshape(*pairs.shape[:dim], -1, *pairs.shape[dim + 1 :])

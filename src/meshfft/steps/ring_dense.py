@@ -208,7 +208,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return self.two_way and not self.transposed and layout.parts[self.dim] > 2
 
     def _peak(self, block: int, out: int, column: int, layout: Layout, chip: Chip) -> int:
-        """Peak bytes, from those of a block, the sums and a column of the matrix. Uneven blocks are copied."""
+        """Peak bytes, from those of a block, the sums and a matrix column. Uneven blocks are copied."""
         columns, both = layout.block[self.dim], self._both(layout)
         if self.tiled:
             return self._peak_in_tiles(block, out, layout)
@@ -288,7 +288,6 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=wide, two=self._two(layout))
 
     def _read(self, block: Block, layout: Layout, limit: int) -> Block:
-        """The block with zeros in its padding and beyond the matrix."""
         return block if self._whole(layout, limit) else cleared(block, layout, self.dim, limit)
 
     def _whole(self, layout: Layout, limit: int) -> bool:
@@ -296,6 +295,6 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
 
 def _can_keep(matrix: Matrix) -> bool:
-    """False for half spectra, whose inverse has other rows, for given rows, and for traced samples."""
+    """False for half spectra, whose inverse has other rows, given rows, and traced samples."""
     given = isinstance(matrix, Dense) or (isinstance(matrix, Samples) and matrix.unit is not None)
     return matrix.becomes is None and not given

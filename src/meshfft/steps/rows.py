@@ -1,4 +1,4 @@
-"""Roll and Bands: rows move to other positions of a dimension; only rows that change devices are sent."""
+"""Roll and Bands: rows move along a dimension; only those that change devices are sent."""
 
 import dataclasses
 import functools
@@ -108,7 +108,7 @@ class Segment(NamedTuple):
 
     @property
     def way(self) -> tuple[bool, bool]:
-        """Whether it is sent, and reversed; equal for all segments of a round."""
+        """Whether it is sent, and reversed; equal for all of a round."""
         return self.sender != self.receiver, self.band.reverse
 
     def first(self, most: int) -> int:
@@ -201,7 +201,6 @@ class Bands(OneDim):
         return jnp.where(index < self._here(counts, layout), rows, jnp.zeros_like(rows))
 
     def _here(self, values: Mapping[int, float], layout: Layout, dtype: DTypeLike = np.int32) -> Array:
-        """This device's value, or 0."""
         table = np.zeros(layout.parts[self.dim], dtype)
         table[list(values)] = list(values.values())
         return jnp.asarray(table)[lax.axis_index(layout.axes[self.dim])]
@@ -235,7 +234,7 @@ def _rounds(step: Bands, layout: Layout) -> tuple[Together, ...]:
 
 
 def _segments(step: Bands, layout: Layout) -> Iterator[Segment]:
-    """Rows of each band by the device that has them and the device that needs them."""
+    """Rows of each band by sender and receiver."""
     after, dim = step.after(layout), step.dim
     held, wanted = (list(zip(one.starts(dim), one.counts(dim), strict=True)) for one in (layout, after))
     for band, (sender, (start, count)) in itertools.product(step.bands, enumerate(held)):

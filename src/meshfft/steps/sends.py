@@ -35,7 +35,6 @@ class Wired(Sends):
 
     @property
     def wires(self) -> tuple[Wire, ...]:
-        """In sequence."""
         return (self.wire,)
 
     @property
@@ -61,7 +60,6 @@ class Wired(Sends):
         return form if isinstance(form, Tiled) else None
 
     def over_wire(self, send: Callable[P, T]) -> Callable[P, T]:
-        """A collective over this step's wire."""
         taking: Callable[..., T] = send
         return cast(Callable[P, T], functools.partial(taking, wire=self.wire))
 
@@ -69,7 +67,7 @@ class Wired(Sends):
         return dataclasses.replace(self, wire=other.wire)
 
     def with_room(self, room: int) -> Self:
-        """The step with fast memory of `room` bytes for kernels that encode and decode."""
+        """The step with fast memory of `room` bytes for coding kernels."""
         same = room == self.wire.room
         return self if same else dataclasses.replace(self, wire=dataclasses.replace(self.wire, room=room))
 

@@ -142,7 +142,7 @@ class InPlace(InChunks):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
-        """Transforms all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
+        """All cut dimensions but `dim`, or one of them, with or without the uncut ones."""
         if problem.sliced or not (problem.large(layout) and layout.even and problem.any_engine):
             return
         roots = {d: m for d, m in ready(todo).items() if isinstance(m, Roots) and m.has_fft}
@@ -159,7 +159,7 @@ class InPlace(InChunks):
     def _of(
         cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: dict[int, Matrix], itemsize: int
     ) -> Iterator["InPlace"]:
-        """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` are transformed in cache."""
+        """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` fit in cache."""
         parts = math.prod(layout.parts[d] for d in opened)
         chunks = _count(layout, dim, parts, itemsize)
         if chunks < 2 or parts > MOST_CHUNKS:

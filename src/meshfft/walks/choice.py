@@ -30,8 +30,8 @@ AT_ONCE = 4  # ranks besides the first that one search finds
 def find_walk(problem: Problem) -> Walk:
     """The cheapest walk within the problem's error; method "auto" takes only FFTs if the cheapest exceeds it.
 
-    If the problem is `even`, the result is even if any walk's is. Without a goal the result is cut like the input, or
-    in any way if the order is "any". An ending is priced with the walk. Raises ValueError if the method has no walk.
+    If the problem is `even`, so is the result, if any walk's is. Without a goal the result is cut like the input, or in
+    any way if the order is "any". An ending is priced with the walk. Raises ValueError if the method has no walk.
     """
     walk, options = _cheapest(problem), problem.options
     how = problem.itemsize, problem.machine.chip.rounding
@@ -72,7 +72,7 @@ def price_of(walk: Walk, machine: Machine, itemsize: int) -> float:
 
 
 def _paths(problem: Problem, rank: int) -> list[tuple[Step, ...]]:
-    """The paths among which a rank's is; one search finds those of neighbouring ranks."""
+    """The paths among which a rank's is; one search finds several ranks."""
     return _ranked(dataclasses.replace(problem, options=problem.options._replace(rank=0)), -(-rank // AT_ONCE))
 
 
@@ -115,7 +115,7 @@ def framed(walk: Walk, widths: tuple[tuple[int, int], ...]) -> Walk:
 
 
 def _unread(problem: Problem) -> Iterator[Bands]:
-    """Steps that clear rows a matrix does not read, which would affect the scales of lossy messages."""
+    """Steps that clear rows a matrix does not read: they would change the scales of lossy messages."""
     start, transform = problem.start, problem.transform
     for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
         if problem.wires.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:

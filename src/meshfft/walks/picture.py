@@ -48,7 +48,7 @@ ALONE = [Part(0.0, 1.0, 0)]
 
 
 def owners(layout: Layout, sizes: Mapping[str, int]) -> np.ndarray:
-    """The device of each block, by shards along the dimensions; the first along idle axes."""
+    """The device of each block by shards; the first along idle axes."""
     names = list(sizes)
     cutting = [names.index(axis) for axes in layout.axes for axis in axes]
     idle = [at for at in range(len(names)) if at not in cutting]
@@ -61,7 +61,7 @@ def shown(layout: Layout) -> tuple[int, ...]:
 
 
 def faces(layout: Layout, sizes: Mapping[str, int]) -> list[Face]:
-    """The sides of all nonempty blocks; hidden dimensions at their first shard."""
+    """The visible sides of nonempty blocks; hidden dimensions at their first shard."""
     dims, held = shown(layout), owners(layout, sizes)
     held = held[tuple(slice(None) if dim in dims else 0 for dim in range(layout.ndim))]
     whole, edges = (1,) * (len(dims) < 2), [_parts(layout, dim) for dim in dims]
@@ -75,7 +75,7 @@ def faces(layout: Layout, sizes: Mapping[str, int]) -> list[Face]:
 
 
 def colour(device: int, count: int, light: float = 0.0) -> str:
-    """A device's colour as #rrggbb: one of COLOURS, or a hue for more devices."""
+    """As #rrggbb: one of COLOURS, or a hue for more devices."""
     named = COLOURS[device % len(COLOURS)]
     rgb = [int(named[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     if count > len(COLOURS):
@@ -93,7 +93,7 @@ def check_drawable(shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
 
 
 def svg(layout: Layout, sizes: Mapping[str, int]) -> str:
-    """A small picture of the blocks for a page, with device names as tooltips; empty for many devices."""
+    """A small picture for a page, with device names as tooltips; empty for many devices."""
     count = math.prod(sizes.values())
     if count > MOST_DEVICES:
         return ""
@@ -129,7 +129,6 @@ def draw(figure: "Figure", walk: Walk, sizes: Mapping[str, int]) -> None:
 
 
 def show(walk: Walk, sizes: Mapping[str, int], title: str) -> "Figure":
-    """A pyplot figure of a walk, in a window if matplotlib has one."""
     check_drawable(walk.start.shape, sizes)
     pyplot, tall = need("matplotlib.pyplot", PURPOSE), -(-len(walk.layouts) // WIDE)
     figure = pyplot.figure(figsize=(3.0 * WIDE, 3.4 * tall), layout="constrained")

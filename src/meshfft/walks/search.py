@@ -1,7 +1,7 @@
 """The search: the cheapest walk between two layouts over every step of a method.
 
 A node is (layout, dimensions transformed), an edge a step priced in modelled seconds. Dijkstra's algorithm, with a
-lower bound on the remaining cost (A*), finds the shortest path. Slabs, pencils, blocks, mixed algorithms, output orders
+lower bound on the remaining cost (A*), finds the shortest path: slabs, pencils, blocks, mixed algorithms, output orders
 and idle mesh axes are all paths. Steps after a transform, such as interpolation, are priced at each final layout; a
 step that does all at once, such as the sum at scattered points, is one more edge.
 """
@@ -50,9 +50,9 @@ Node = tuple[Layout, frozenset[int]]
 
 
 def search(problem: Problem, count: int = 1) -> list[tuple[Step, ...]]:
-    """Steps of at most `count` walks, cheapest first; of walks with equal prices, such as the same steps reordered,
-    only one. Steps that exceed a device's memory are a last resort. If nodes are too many (five dimensions over four
-    mesh axes), the bound is weighted more, and walks are good rather than best.
+    """Steps of at most `count` walks, cheapest first; of walks with equal prices, only one. Steps that exceed a
+    device's memory are a last resort. With too many nodes (five dimensions over four mesh axes) the bound is weighted
+    more, and walks are good rather than best.
     """
     capacity = problem.machine.chip.capacity
     for memory in (math.inf,) if capacity is None else (capacity.value, math.inf):
@@ -75,7 +75,6 @@ class _Cheapest:
         self.count, self.prices = count, dict[object, list[float]]()
 
     def most(self, node: object) -> float:
-        """The price that a new one must be below."""
         prices = self.prices.get(node, [])
         return prices[-1] if len(prices) == self.count else math.inf
 
@@ -143,7 +142,7 @@ def _ended(problem: Problem, layout: Layout, cost: float, most: float) -> float:
 
 
 def _at_once(problem: Problem, memory: float) -> list[tuple[float, tuple[Step, ...]]]:
-    """The cheapest step from the input straight to the end, and its price."""
+    """The cheapest step straight to the end, and its price."""
     works = [(step.work(problem.start, problem.itemsize, problem.machine.chip), step) for step in problem.instead]
     prices: list[tuple[float, tuple[Step, ...]]]
     prices = [(problem.machine.price(work), (step,)) for work, step in works if work.peak_bytes <= memory]
@@ -151,7 +150,7 @@ def _at_once(problem: Problem, memory: float) -> list[tuple[float, tuple[Step, .
 
 
 def _renamed(node: Node) -> object:
-    """A key for nodes that differ only in axis names, whose remaining costs are equal without a goal and a network."""
+    """A key for nodes that differ only in axis names: without a goal and a network their remaining costs are equal."""
     layout, done = node
     names = dict[str, int]()
     cuts = [[(names.setdefault(cut.axis, len(names)), cut.parts, cut.span) for cut in one] for one in layout.cuts]
@@ -169,8 +168,8 @@ def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterat
 
 
 def _pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
-    """Bands that pad or crop a cut dimension to its matrix's columns, if a step of this kind then applies. Not for half
-    spectra: a ring that reads them in place was faster on CPUs.
+    """Bands that pad or crop a cut dimension to its matrix's columns, for steps of this kind. Not for half spectra: a
+    ring that reads them in place was faster on CPUs.
     """
     for dim, matrix in ready(todo).items():
         old, new = layout.shape[dim], matrix.columns

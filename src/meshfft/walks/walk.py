@@ -137,10 +137,10 @@ class Walk:
             error = r max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + condition (prod (1 + lost_i) - 1)
 
         `rounding` is r, a chip's. `scaled` is the rounding of a factor that is no power of two and of its products.
-        Losses of messages are bounds, so they add up. Steps that keep norms up to a factor keep a relative error;
-        others multiply it by at most `condition`, the ratio of their extreme singular values: sqrt(2) for half spectra,
-        and for cosine transforms set by their ends. It is unknown, and taken as 1, for cropped results and arbitrary
-        points. Imaginary parts that a real result drops are not counted.
+        Steps that keep norms up to a factor keep a relative error; others multiply it by at most `condition`, the ratio
+        of their extreme singular values: sqrt(2) for half spectra, and for cosine transforms set by their ends. It is
+        unknown, and taken as 1, for cropped results and arbitrary points. Imaginary parts that a real result drops are
+        not counted.
         """
         scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
         error = Error.of_all(step.error(layout, itemsize) for step, layout in self.pairs)
@@ -187,7 +187,7 @@ class Walk:
         return self.transpose().conjugate()
 
     def inverse(self, scale: float) -> "Walk":
-        """The walk back by the inverse matrix; `scale` completes the steps' own inverses."""
+        """The walk back; `scale` completes the steps' own inverses."""
         return self._back(tuple(step.invert(layout) for step, layout in self.pairs), scale)
 
     def _back(self, steps: tuple[Step, ...], scale: float) -> "Walk":
@@ -198,7 +198,7 @@ class Walk:
         return dataclasses.replace(self, start=start, steps=tuple(step.insert(dim) for step in self.steps))
 
     def stages(self) -> tuple["Walk", ...]:
-        """A walk for each step; in sequence they do the same."""
+        """A walk for each step."""
         scales = (*[1.0] * (len(self.steps) - 1), self.scale)
         parts = zip(self.pairs, scales, self.reals[:-1], strict=True)
         return tuple(Walk(at, (step,), by, self.planes, real) for (step, at), by, real in parts)
