@@ -34,7 +34,7 @@ def in_chunks(
     made: Callable[[Planes, Planes | None], Planes],
     leaves: Iterable[Array] = (),
 ) -> Planes:
-    """Applies `made` to chunks of lines along `dim`, into `out` or an array that varies over the axes of `leaves`."""
+    """Applies `made` to chunks of lines along `dim`, into `out` or an array varying over the axes of `leaves`."""
     shape = (arrays or out or ())[0].shape
     other, many = chunks(shape, dim)
     if many == 1:
@@ -70,7 +70,7 @@ def in_runs(
     total: Total | None,
     together: bool = True,
 ) -> Total:
-    """Adds `run(start, size, total)` over n columns: one by one, or `together` in groups of RUNS."""
+    """Adds `run(start, size, total)` over n columns, one by one or `together` in groups of RUNS."""
     first, single, many = runs(n, size, together)
 
     def several(i: Array, total: Total) -> Total:
@@ -93,7 +93,7 @@ def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
 
 
 def varied(out: Array, leaves: Iterable[Array]) -> Array:
-    """The array, varying over the mesh axes of all leaves, as a loop carry must; XLA folds this."""
+    """Marks an array as varying over the mesh axes of all leaves, as a loop carry must; XLA folds this."""
     for leaf in leaves:
         one = jnp.ravel(leaf)[0]
         out = jnp.where(one == one, out, out)

@@ -6,8 +6,8 @@ A float32 is exactly a sum of three bfloat16, each 2^-8 of the previous one. Mat
     bf16x3   x1 y1 + x1 y2 + x2 y1                                     3 passes
     bf16x6   x1 y1 + x1 y2 + x2 y1 + x1 y3 + x2 y2 + x3 y1             6 passes, as accurate as float32
 
-int8xS computes a float64 product from S (S + 1) / 2 exact products of 8-bit slices (see slices). int8x7 replaces
-"float64" on devices without it.
+int8xS makes a float64 product of S (S + 1) / 2 exact products of 8-bit slices (see slices). int8x7 replaces "float64"
+on devices without it.
 
 Source: Henry, Tang and Heinecke, arXiv:1904.06376, used by Lu et al., section II-A.
 """
@@ -35,7 +35,7 @@ class Tier(NamedTuple):
             in bf16 and bf16x3 also of constants and spikes; in float32 and float64 equal terms may lose more
             (RingDense.error).
         limit: largest error allowed when the plan chooses between 4 and 3.
-        slices: 8-bit slices of each float64 factor; 0 without slicing.
+        slices: 8-bit slices of each float64 factor, if sliced.
     """
 
     terms: int
@@ -74,8 +74,8 @@ def unit_of(itemsize: int) -> float:
 def added_error(many: int, itemsize: int) -> float:
     """Largest relative error of adding `many` equal complex numbers one by one.
 
-    While the sum stays between two powers of two, all additions round the same way, by up to half a unit in the last
-    place. The worst of 2 million random numbers reach many / 4 + 1 / 2 roundings; up to four are exact.
+    Between two powers of two all additions round the same way, by up to half a unit in the last place. The worst of 2
+    million random numbers reach many / 4 + 1 / 2 roundings; up to four are exact.
     """
     return (many / 4 + 0.5) * unit_of(itemsize) if many > 4 else 0.0
 
@@ -84,9 +84,9 @@ def sliced_error(slices: int, multiplications: int, n: int) -> float:
     """Relative L2 error of a complex product of n terms by S slices of 8 bits, without the rounding of its sums.
 
     A line of root mean square r is scaled by 2^e, within a factor two of its largest entry, so 2^e <= 2.04 sqrt(n) r
-    (equality for a single nonzero entry; white noise of n = 8192 has 4 to 8 r). Matrices of magnitudes up to one, mean
-    0.7, have e = 1. Slices act as random numbers of mean square (2^8)^2 / 12; those of one large entry may all be 128,
-    3^(1/2) times that. Per term, on average and relative to 0.7 r:
+    (equality for a single nonzero entry). Matrices of magnitudes up to one, mean 0.7, have e = 1. Slices act as random
+    numbers of mean square (2^8)^2 / 12; those of one large entry may all be 128, 3^(1/2) times that. Per term, on
+    average and relative to 0.7 r:
 
         omitted products, slices i + j = S + 2     (S - 1)^(1/2) 2^(16 - 8 (S + 2)) 2^2 2^(1 + e) 3^(1/2) / 12 / (0.7 r)
                                                     = 1.63 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
@@ -122,7 +122,7 @@ class Dot(NamedTuple):
 
     Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d): three quarters of the
     work, 1.4 times the error, and less relative accuracy for small imaginary parts. `unit`, one of UNITS, multiplies
-    slices on a device without float64, where values are pairs of float32. A float adds `run` terms one by one; 0 if
+    slices on a device without float64, whose values are pairs of float32. A float adds `run` terms one by one; 0 if
     unknown, or by tiles.
     """
 
@@ -191,7 +191,7 @@ def reaches(tier: str, error: float) -> bool:
 
 
 def check_reached(precision: Precision, error: float, beside: str = "") -> None:
-    """Raises ValueError if the error exceeds the requested bound: tiers are chosen before the walk is known."""
+    """Raises ValueError if the error exceeds the requested bound."""
     if isinstance(precision, float) and not error <= precision:
         raise ValueError(
             f"precision {precision:g} is out of reach of this transform, whose error may be {bound(error)}: "
@@ -204,7 +204,7 @@ def is_wide(precision: Precision) -> bool:
 
 
 def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
-    """Complex type of a transform of `dtype`: NumPy's promotion, within JAX's enabled types."""
+    """A transform's complex type: NumPy's promotion, within JAX's enabled types."""
     return np.dtype(np.complex128 if _tier_of(dtype, precision) in WIDE else np.complex64)
 
 

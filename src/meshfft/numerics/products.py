@@ -1,7 +1,7 @@
 """Products of matrices and blocks in split complex; the only place that sets a product's precision.
 
-A complex product is four real ones, or three (see `Dot`). In the bfloat16 tiers a real product is a float32 sum of
-products of bfloat16 terms, by the backend's algorithm (TPU, GPU) or by splitting here.
+In the bfloat16 tiers a real product is a float32 sum of products of bfloat16 terms, by the backend's algorithm (TPU,
+GPU) or by splitting here.
 """
 
 import functools
@@ -41,7 +41,7 @@ Maker = Callable[[Array | int, int], Planes | Factors]
 class RealProduct(NamedTuple):
     """Makes real products by the backend's algorithm for a precision, or from terms of both factors.
 
-    XLA on CPUs adds terms one by one, which loses up to (n / 4 + 1 / 2) roundings. Sums of `group` are added in pairs.
+    XLA on CPUs adds terms one by one, which loses up to (n / 4 + 1 / 2) roundings; sums of `group` are added in pairs.
     """
 
     precision: lax.Precision | lax.DotAlgorithmPreset
@@ -66,7 +66,7 @@ class RealProduct(NamedTuple):
         return y.reshape(-1, lines, width).swapaxes(0, 1)
 
     def dot(self, matrix: Array, x: Array, dim: int, last: bool = False) -> Array:
-        """A matrix from `laid` times dimension `dim` of an array; its rows become the first or last dimension."""
+        """A matrix from `laid` times dimension `dim` of an array; rows become the first or last dimension."""
         both = (matrix, 1 + (self.group > 0)), (_grouped(x, dim, self.group), dim + 1) if self.group else (x, dim)
         (a, of_a), (b, of_b) = reversed(both) if last else both
         if not self.group:
@@ -159,7 +159,7 @@ def _in_pairs(parts: list[Array]) -> Array:
 
 
 def terms_of(x: Array, many: int) -> Terms:
-    """A float32 array as bfloat16 terms, largest first, each the rounded remainder of the previous."""
+    """Bfloat16 terms of a float32 array, largest first, each the rounded remainder of the previous."""
     parts: list[Array] = []
     for _ in range(many):
         parts.append(lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7))

@@ -38,7 +38,7 @@ Terms = tuple[Array, ...]
 
 
 def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[int, int]:
-    """Operations and bytes besides the products, for `numbers` to slice and `sums`, each of `reals` products."""
+    """Operations and bytes besides the products, for `numbers` to slice and `sums` of `reals` products each."""
     each = 2 if reals == 4 else reals
     spilled = SPILLED.get(dot.unit, 0) * (reals // each) * TIERS[dot.tier].passes * (fast < HELD * CHUNK)
     flops, nbytes = (each * (numbers * one + sums * two) for one, two in zip(SLICE_COST, SUM_COST, strict=True))
@@ -49,7 +49,7 @@ class SlicedProduct(NamedTuple):
     """Real products by slices: slices per factor, their unit, and whether float64 is a pair of float32, as on TPUs.
 
     Without a unit, one int8 product makes the sums of all weights from a half-zero matrix: twice the work, a third of
-    the instructions to compile. A matrix larger than WHOLE takes one product per weight.
+    the instructions to compile; above WHOLE, one product per weight.
     """
 
     slices: int
@@ -82,7 +82,7 @@ class SlicedProduct(NamedTuple):
         return *(_stacked(each)[::-1] for each in digits), scale
 
     def sliced(self, arrays: Terms, axis: int) -> tuple[tuple[Terms | Array, ...], Array]:
-        """Int8 slices of arrays, largest first, and their shared power of two; NaN for lines without one."""
+        """Int8 slices, largest first, and the arrays' shared power of two; NaN for lines without one."""
         scaled, scale = (_pairs if self.pairs else _doubles)(arrays, axis)
         digits = one_by_one if self.unit else at_once
         return tuple(digits(limbs(parts, self.slices), self.slices) for parts in scaled), scale
@@ -138,7 +138,7 @@ class SlicedProduct(NamedTuple):
 
 
 def _doubles(arrays: Terms, axis: int) -> tuple[Iterable[Terms], Array]:
-    """Float32 parts of arrays divided by a shared power of two, and that."""
+    """Float32 parts of arrays over a shared power of two, and that."""
     largest = _largest(arrays, axis)
     exponent = jnp.maximum(jnp.frexp(largest * ROOM)[1], LEAST)
     one = jnp.ones((), largest.dtype)
@@ -149,7 +149,7 @@ def _doubles(arrays: Terms, axis: int) -> tuple[Iterable[Terms], Array]:
 
 
 def _pairs(arrays: Terms, axis: int) -> tuple[Iterable[Terms], Array]:
-    """`_doubles` for pairs, with powers of two made from bits: the TPU compiler has no float64 frexp."""
+    """`_doubles` for pairs, with powers of two from bits: the TPU compiler has no float64 frexp."""
     pairs, room = [singles(x, 2) for x in arrays], jnp.float32(ROOM)
     largest = _largest([high for high, _ in pairs], axis) * room
     exponent = (lax.bitcast_convert_type(largest, jnp.int32) >> 23) - 126
@@ -205,7 +205,7 @@ def one_by_one(integers: list[Array], slices: int) -> Terms:
 
 
 def at_once(integers: list[Array], slices: int) -> Array:
-    """The balanced digits as one array (S, ...)."""
+    """One array (S, ...)."""
     found, first = _bytes(integers, slices), min(slices, HIGH)
     at = jnp.arange(slices, dtype=jnp.int32).reshape(-1, *[1] * found[0].ndim)
     up = 24 - BITS * (jnp.where(at < first, first, slices) - 1 - at)
@@ -224,7 +224,7 @@ def _bytes(integers: list[Array], slices: int) -> list[Array]:
 
 
 def carried(orders: list[Array]) -> tuple[Array, list[Array]]:
-    """Sum of int32 numbers, each of 2^-8 the weight of the previous one: an int32 and the bytes after it."""
+    """Sum of int32 numbers, each of 2^-8 the previous one's weight: an int32 and the bytes after it."""
     value, low = orders[-1], list[Array]()
     for order in reversed(orders[:-1]):
         low.insert(0, value & 255)

@@ -28,7 +28,7 @@ SINGLE = 4  # sums added in one float: four equal ones round correctly
 
 
 class Run(NamedTuple):
-    """The columns of a matrix in one sum: real forms, stacked as re above im or not, and the block they multiply."""
+    """A matrix's columns in one sum: real forms, stacked as re above im or not, and the block they multiply."""
 
     forms: tuple[Terms, ...]
     stacked: bool
@@ -109,7 +109,7 @@ def sum_of(total: Sums, two: bool) -> Array:
 
 
 def _added(pair: Array, y: Array) -> Array:
-    """The pair of a sum and what it lost, with y added; XLA does not reorder float sums."""
+    """The pair of a sum and what it lost, plus y; XLA does not reorder float sums."""
     high, y = pair.real, y + pair.imag
     both = high + y
     return lax.complex(both, y - (both - high))
@@ -125,7 +125,7 @@ def _by_tiles(
     positions: int,
     added: bool = False,
 ) -> Sums:
-    """The products of all runs, added to `out` or replacing it; `out` may be the last block."""
+    """The products of all runs, added to `out` (perhaps the last block) or replacing it."""
 
     def tile(line: Array | int, start: Array | int, lines: int, width: int, out: Sums) -> Sums:
         sums = []

@@ -43,7 +43,7 @@ V = TypeVar("V", Array, np.ndarray)
 
 
 class Iterate(NamedTuple, Generic[X, R]):
-    """State of conjugate gradients: image, residual b - N x, direction, |residual|^2."""
+    """Image, residual b - N x, direction, |residual|^2."""
 
     image: X
     residual: X
@@ -68,7 +68,7 @@ def advanced(
 
 
 def tridiagonal(lengths: V, ratios: V) -> tuple[V, V]:
-    """The diagonal and off-diagonal of Lanczos' matrix, from the coefficients a and c of all steps."""
+    """The diagonal and off-diagonal of Lanczos' matrix."""
     xp = np if isinstance(lengths, np.ndarray) else jnp
     before = ratios[:-1] / lengths[:-1]
     return 1 / lengths + xp.concatenate([xp.zeros_like(ratios[:1]), before]), xp.sqrt(ratios[:-1]) / lengths[:-1]
@@ -79,7 +79,7 @@ def solved(
 ) -> tuple[Planes, Array]:
     """The x with normal(x) = b to a relative residual, and the iterations; NaN if the matrix is not positive.
 
-    Sums include the mesh axes `mapped` of a caller's shard_map.
+    Sums include the mapped axes of a caller's shard_map.
     """
 
     def inner(p: Planes, q: Planes) -> Array:
@@ -109,7 +109,7 @@ def solved(
 
 
 def about_the_circle(points: Points) -> tuple[Points, Floats | float]:
-    """Points about the unit circle, and the logarithm of their mean radius."""
+    """Points about the unit circle, and their mean log radius."""
     if points.log_radius is None:
         return points, 0.0
     logs = points.log_radius
@@ -152,7 +152,7 @@ def _moments(points: Points, size: int) -> np.ndarray:
 
 
 def _traced_moments(points: Points, size: int, real: DTypeLike) -> Array:
-    """`_moments` of traced points: exact phases times exp(i n d), with d = 0 the variable of derivatives."""
+    """`_moments` by exact phases times exp(i n d), with d = 0 the variable of derivatives."""
     width, angles = math.isqrt(size - 1) + 1, jnp.asarray(points.angle)
     fixed = lax.stop_gradient(angles)
     samples = Samples(points.size, size, points.unit, conjugated=True)
@@ -171,7 +171,7 @@ def _traced_moments(points: Points, size: int, real: DTypeLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def condition_number(points: Points, size: int) -> float:
-    """The 2-norm condition number of V for known points, by Lanczos; infinite if it does not converge."""
+    """V's 2-norm condition number for known points, by Lanczos; infinite if it does not converge."""
     if points.log_radius is None:
         length = embedding(size, 1)
         symbol = eigenvalues(points, size, length, np.float64)
@@ -219,7 +219,7 @@ def _traced_normal(points: Points, symbol: Floats | None, size: int, real: DType
 
 
 def traced_condition(points: Points, symbol: Floats | None, size: int, real: DTypeLike) -> Array:
-    """The condition number of V for traced points; infinite if TRACED_STEPS do not suffice.
+    """V's condition number for traced points; infinite if TRACED_STEPS do not suffice.
 
     T is applied by its eigenvalues `symbol`, or by V.
     """

@@ -87,7 +87,7 @@ def invert(
 ) -> Inverse:
     """The matrix from values at the points to the samples.
 
-    Without weights there is no inverse if M < N, if fewer than N points differ, or if float64 overflows.
+    Without weights there is none if M < N, if fewer than N points differ, or if float64 overflows.
     """
     _check_weights(tikhonov, truncation)
     turns = np.asarray(turns, np.float64)
@@ -146,7 +146,7 @@ def _square(matrix: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _left_inverse(matrix: np.ndarray) -> np.ndarray:
-    """The inverse by LU, row by row from V^T W^T = I, so that W V = I to eps times the condition number.
+    """By LU, row by row from V^T W^T = I, so that W V = I to eps times the condition number.
 
     By columns, W V would be off by up to the square: 2e6 times more on a spiral of 256.
     """
@@ -160,7 +160,7 @@ def _residual(inverse: np.ndarray, matrix: np.ndarray) -> float:
 
 @np.errstate(divide="ignore")
 def _leja(points: np.ndarray) -> np.ndarray:
-    """Leja order: each point has the largest product of distances from the previous ones."""
+    """Each point has the largest product of distances from the previous ones."""
     order, distance = [int(np.argmax(np.abs(points)))], np.zeros(len(points))
     while len(order) < len(points):
         distance += np.log(np.abs(points - points[order[-1]]))

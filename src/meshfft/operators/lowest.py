@@ -20,7 +20,7 @@ from .transform import Transform
 
 @dataclasses.dataclass(frozen=True)
 class Lowest(Matrix):
-    """The rows of a matrix for its `count` lowest frequencies: 0, 1, ..., -2, -1 in FFT order, else the first ones.
+    """A matrix's rows for its `count` lowest frequencies: 0, 1, ..., -2, -1 in FFT order, else the first ones.
 
     The transpose, `onto` samples, has these columns.
     """
@@ -79,7 +79,7 @@ class Lowest(Matrix):
 
 
 def lowest(transform: Transform, modes: Sequence[int]) -> Transform:
-    """The transform to as many modes along each axis; -1 for all; a half spectrum's without the negative."""
+    """The transform to as many modes along each axis; -1 for all, a half spectrum's without the negative."""
     each = tuple(modes) * (len(transform.dims) if len(modes) == 1 else 1)
     if len(each) != len(transform.dims):
         raise ValueError(

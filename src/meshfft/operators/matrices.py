@@ -62,12 +62,11 @@ class Matrix(abc.ABC):
 
     @property
     def whole(self) -> "Matrix":
-        """The matrix of all frequencies."""
         return self
 
     @property
     def denominator(self) -> int:
-        """D, if its phases are integers over D of a turn; they are exact for D below MAX_LENGTH."""
+        """D, if its phases are integers over D of a turn; exact for D below MAX_LENGTH."""
         return max(self.rows, self.columns)
 
     @property
@@ -81,7 +80,7 @@ class Matrix(abc.ABC):
 
     @property
     def has_fft(self) -> bool:
-        """Whether an FFT can apply it: invertible matrices transform all their uniform samples."""
+        """Invertible matrices transform all their uniform samples."""
         return self.period is not None
 
     @property
@@ -195,7 +194,7 @@ class Logarithm(NamedTuple, Generic[L]):
 def limbs_of(
     floats: Logarithm[Floats], unit: str, real: DTypeLike, rest: Logarithm[Floats] | None = None
 ) -> Logarithm[Limbs]:
-    """The limbs of floats, and of what these have lost."""
+    """The limbs of floats and of their rest."""
     limbs = phases.limbs_for(real)
     angle = (phases.of_turns if unit == "turns" else phases.of_radians)(floats.angle, limbs)
     radius = None if floats.radius is None else phases.of_logarithm(floats.radius, limbs)

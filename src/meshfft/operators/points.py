@@ -117,7 +117,7 @@ class Points:
 
     @property
     def settled(self) -> "Points":
-        """The points as numbers on the host, if JAX has concrete arrays."""
+        """With concrete arrays of JAX copied to the host."""
         leaves = (self.angle, self.log_radius)
         if self.known or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self
@@ -143,16 +143,14 @@ class Points:
         return Samples(self.size, columns, None if self.known else self.unit)
 
     def operand(self, real: DTypeLike) -> Logarithm[Floats] | Logarithm[Limbs] | None:
-        """The matrix's operand: nothing, limbs made on the host, or the traced
-        floats.
-        """
+        """Nothing, limbs made on the host, or the traced floats."""
         if self.angle is None:
             return None
         floats = Logarithm(self.angle, self.log_radius)
         return limbs_of(floats, self.unit, real, self.rest) if self.known else floats
 
     def check_range(self, columns: int, real: DTypeLike, name: str) -> None:
-        """Raises ValueError if a power z^-n leaves the type, for the worst point."""
+        """Raises ValueError if a power z^-n of the worst point leaves the type."""
         if self.log_radius is None or not self.known or columns < 2:
             return
         limit, reach = float(np.log(jnp.finfo(real).max)), np.abs(self.log_radius) * (columns - 1)
@@ -205,7 +203,7 @@ def _points(angle: PointValues, radius: PointValues | None, unit: Unit) -> Point
 
 
 def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[Floats] | None = None) -> Points:
-    """Points from copies of the arrays, which nobody can change under a plan."""
+    """From copies of the arrays, which nobody can change under a plan."""
     kept = rest and Logarithm(finite(_frozen(rest.angle)), finite(_frozen(rest.radius)))
     return Points(_frozen(finite(angle)), _frozen(log_radius), unit, int(angle.shape[0]), kept)
 
@@ -229,7 +227,7 @@ def _count(name: str, many: object) -> int:
 
 
 def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
-    """The number of points of a line between finite or traced numbers, if they fit in memory."""
+    """The number of points between finite or traced numbers, if they fit in memory."""
     m = _count(f"{name} has m", m)
     for key, value in numbers.items():
         if isinstance(value, Tracer):
@@ -243,7 +241,7 @@ def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
 
 
 def _logarithm(radius: PointValues | None) -> tuple[Floats | None, np.ndarray | None]:
-    """The natural logarithm of radii, and its rounding error on the host; None without radii."""
+    """The natural logarithm of radii, and its rounding error on the host."""
     if radius is None:
         return None, None
     values = _received(radius, complex_too=False)

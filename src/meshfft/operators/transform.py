@@ -48,7 +48,6 @@ class Transform(NamedTuple):
         return 1.0 / (self.scale * math.prod(matrix.period or 1 for matrix in self.matrices))
 
     def takes_real(self, array_is_real: bool) -> bool:
-        """Whether it computes on real numbers."""
         changes = [matrix.becomes for matrix in self.matrices if matrix.becomes is not None]
         stays = array_is_real and not self.onto_complex and all(matrix.planes == 1 for matrix in self.matrices)
         return changes == ["complex"] or (stays and not changes)
@@ -83,7 +82,7 @@ def factor(points: int, norm: str | None, inverse: bool) -> float:
 
 
 def integers(values: object, name: str) -> tuple[int, ...]:
-    """One integer or an iterable of them, NumPy's and JAX's arrays included, or an error that names the argument."""
+    """One integer or several, NumPy's and JAX's included, or an error that names the argument."""
     listed = (values,) if is_integer(values) else _listed(values)
     if listed is None or not all(map(is_integer, listed)):
         shape = getattr(values, "shape", ())
