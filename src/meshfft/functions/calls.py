@@ -1,6 +1,6 @@
-"""Calls by NumPy's and SciPy's names: resolves the arguments, and finds and runs the plan.
+"""Calls by NumPy's and SciPy's names: resolves arguments, and finds and runs plans.
 
-A dimension given twice is transformed twice, as in NumPy, by successive plans.
+A dimension given twice is transformed twice, as in NumPy.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ Ints = Sequence[int] | None
 
 
 def without_types(function: Callable[..., object]) -> None:
-    """Removes types from the signature that `help` shows: unions fill ten lines."""
+    """Removes types, which fill ten lines, from the signature that `help` shows."""
     signature, none = inspect.signature(function), inspect.Parameter.empty
     shown = [one.replace(annotation=none) for one in signature.parameters.values()]
     function.__signature__ = signature.replace(parameters=shown, return_annotation=none)  # type: ignore[attr-defined]

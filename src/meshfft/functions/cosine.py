@@ -9,7 +9,7 @@ from .calls import Ints, line, over
 
 
 class TrigHow(How, total=False):
-    """Options; see `dctn`."""
+    """The options of `dctn`."""
 
     orthogonalize: bool | None
 
@@ -28,8 +28,7 @@ def dctn(
         type 4  X[k] = 2 sum_n x[n] cos(pi (2 k + 1) (2 n + 1) / 4 N)
 
     Args:
-        x: a sharded, replicated or single-device array; real and imaginary part
-            are transformed alike.
+        x: as a of `fftn`; real and imaginary part are transformed alike.
         type: 1 to 4.
         s, axes, norm: as scipy.fft.dctn.
         method, ..., donate: as `fftn`.

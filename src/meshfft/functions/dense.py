@@ -138,8 +138,7 @@ def ikdftn(
             residual shows whether they sufficed.
 
     Returns:
-        A Solution: `value`, `residual`, `conditions` of the axes, their
-        product `condition`, `methods`, `iterations`.
+        A Solution, with its residual and condition numbers.
 
     Raises:
         ValueError: as `kdftn`; without weights, fewer samples than unknowns or

@@ -50,9 +50,6 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         donate: delete the array and store the result in its memory, as
             `jax.jit(donate_argnums=0)`. No effect inside `jit`, `grad` or
             `vmap`, or on a NumPy array.
-        donate: delete the array and store the result in its memory, as
-            `jax.jit(donate_argnums=0)`. No effect inside `jit`, `grad` or
-            `vmap`, or on a NumPy array.
 
     Returns:
         The spectrum in natural index order, complex64 for input of up to 32
@@ -131,8 +128,8 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
                            k_d = 0 ... N_d // 2
 
     Args:
-        a: a sharded, replicated or single-device real array, or a tuple (a,),
-            whose spectrum is returned as (re, im).
+        a: a real array as `fftn`, or a tuple (a,), whose spectrum is returned
+            as (re, im).
         s, axes, norm: as numpy.fft.rfftn; the last axis is the halved one.
         method, ..., donate: as `fftn`.
 

@@ -1,7 +1,4 @@
-"""Halos: each device's block of an array, extended by cells of its neighbours, and the adjoint, as one step per axis.
-
-Invariant: <add_halo(y), x> = <y, halo(x)>.
-"""
+"""Halos: a device's block, extended by cells of its neighbours, and the adjoint: <add_halo(y), x> = <y, halo(x)>."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -37,8 +34,7 @@ def halo(
     is not cut wraps around, as numpy.pad does with "wrap".
 
     Args:
-        x: a sharded, replicated or single-device array of any type, or its
-            real and imaginary part (re, im).
+        x: as a of `fftn`, of any type.
         width: cells on both sides, or a number or a pair (before, behind) for
             each axis. A halo may be wider than a block.
         axes: a dimension or several; None means all.
@@ -131,7 +127,7 @@ def _widths(width: Width, many: int) -> list[tuple[int, int]]:
 
 
 def _check_cells(start: Layout, widths: Mapping[int, tuple[int, int]], adds: bool) -> None:
-    """Raises ValueError unless all blocks but the last are full and the last is at least as long as its halo."""
+    """Raises ValueError unless all blocks but the last are full, and that is at least as long as its halo."""
     if not start.tail:
         raise ValueError(f"the array has padding within {start.label()}: use it in natural order")
     for dim, cells in widths.items():

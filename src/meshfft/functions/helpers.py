@@ -1,7 +1,7 @@
 """numpy.fft's helpers on a mesh: frequencies, shifts, and lengths of fast transforms.
 
-Frequencies are computed in float64 by NumPy's arithmetic and rounded once, by each host or device only for its shards.
-A shift is a walk of rolls: values are unchanged, bit for bit.
+Frequencies are computed in float64 by NumPy's arithmetic and rounded once, by each device only for its shard. A shift
+is a walk of rolls: values are unchanged, bit for bit.
 """
 
 import math
@@ -40,6 +40,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: D
         dtype: a real floating type; by default JAX's.
         device: a device; or a one-dimensional NamedSharding over a mesh, of
             which each device makes its shard.
+
     Returns:
         The n frequencies, in cycles per unit of d.
 
@@ -185,8 +186,7 @@ def fftshift(
         y[i] = x[(i - n // 2) mod n]   along every dimension in `axes`
 
     Args:
-        x: a sharded, replicated or single-device array of any type, or its
-            real and imaginary part (re, im).
+        x: as a of `fftn`, of any type.
         axes: a dimension or several, None for all; one given twice is shifted
             twice.
         spec, out_spec: as `fftn`.
@@ -223,7 +223,7 @@ def ifftshift(
 
 
 def shift_walk(start: Layout, dims: tuple[int, ...], sign: int) -> Walk:
-    """Rolls by n // 2, or back, once per occurrence of a dimension."""
+    """Rolls by n // 2, or back, for each occurrence of a dimension."""
     named = sorted({*dims}) if 0 not in start.shape else []
     rolls = (Roll(d, sign * dims.count(d) * (start.shape[d] // 2) % start.shape[d]) for d in named)
     return Walk(start, tuple(roll for roll in rolls if roll.by))

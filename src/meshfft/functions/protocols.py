@@ -1,11 +1,10 @@
-"""meshfft under the names of other libraries: the array API's `fft` extension, a backend of scipy.fft, and jnp.fft.
+"""meshfft under other libraries' names: the array API's `fft` extension, a backend of scipy.fft, and jnp.fft.
 
 The extension has exactly the functions, signatures and types of the standard, 2024.12; as in NumPy, it also accepts
 real input to complex transforms, integers, and `s` without `axes`. Source:
 https://data-apis.org/array-api/2024.12/extensions/fourier_transform_functions.html
 
-Invariant of the backend: no call loses digits that SciPy would keep. NumPy arrays are computed in SciPy's precision, by
-SciPy if JAX does not have it.
+Invariant of the backend: no call loses digits that SciPy would keep.
 """
 
 import contextlib
@@ -55,7 +54,7 @@ def _along_some(function: Callable[..., Array]) -> AlongSome:
 
 
 class fft:
-    """`device` may be a sharding."""
+    """The extension's functions. `device` may be a sharding."""
 
     fft, ifft = staticmethod(_along_one(fourier.fft)), staticmethod(_along_one(fourier.ifft))
     rfft, irfft = staticmethod(_along_one(fourier.rfft)), staticmethod(_along_one(fourier.irfft))
@@ -150,7 +149,7 @@ TRANSFORMS: dict[str, Callable[..., Array]] = {
     **{name: getattr(fourier, name) for name in COMPLEX + HALVED},
     **{name: getattr(cosine, name) for name in COSINES},
 }
-# SciPy's type for the transform of a NumPy array, if JAX may have it.
+# SciPy's type for a NumPy array's transform, if JAX may have it.
 WORKING = {np.dtype(a): np.dtype(b) for a, b in zip("efdFD?bhilqBHILQ", "ffdFD" + 11 * "d", strict=True)}
 CallArguments = dict[str, Any]
 
@@ -199,7 +198,7 @@ scipy_backend = ScipyBackend()
 
 
 def _computed(method: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-    """NotImplemented if SciPy has to compute it."""
+    """The result; NotImplemented if SciPy has to compute it."""
     if (transform := TRANSFORMS.get(method.__name__)) is None:
         return NotImplemented
     call = inspect.signature(method).bind(*args, **kwargs).arguments
@@ -216,13 +215,13 @@ def _computed(method: Callable[..., object], args: tuple[object, ...], kwargs: d
 
 
 def _on_host(transform: Callable[..., Array], x: np.ndarray, call: CallArguments) -> object:
-    """The transform of a NumPy array, writable; NotImplemented if it would lose digits."""
+    """A NumPy array's transform, writable; NotImplemented if it would lose digits."""
     working = WORKING.get(x.dtype.newbyteorder("="))
     if working is None or jax.dtypes.canonicalize_dtype(working) != working:
         return NotImplemented
     if working.name in ("float64", "complex128") and jax.default_backend() == "tpu":
         return NotImplemented
-    # A NumPy array is a constant inside `jit` too, and so is its transform.
+    # Inside `jit` too, a NumPy array and its transform are constants.
     with jax.ensure_compile_time_eval():
         return np.array(transform(x.astype(working, copy=False), **call))
 

@@ -1,7 +1,7 @@
-"""Images from scattered samples of their spectra, measured by several coils: CG-SENSE (see `reconstruct`).
+"""Images from scattered samples of their spectra, measured by several coils: CG-SENSE.
 
-A is a plan at scattered points, S multiplies by the map of every coil. N is Toeplitz: per coil two FFTs of twice the
-size, without points. As in solvers.py, each program ends before the next one starts.
+N is Toeplitz: per coil two FFTs of twice the size, without points. As in solvers.py, each program ends before the next
+one starts.
 """
 
 import functools

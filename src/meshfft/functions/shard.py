@@ -1,4 +1,4 @@
-"""Puts arrays on a mesh: shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)."""
+"""Arrays on a mesh: shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)."""
 
 from jax import Array
 from jax.sharding import Mesh, NamedSharding

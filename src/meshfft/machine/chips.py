@@ -55,7 +55,7 @@ def _tpu(
     refuses_bfloat16: bool = False,
     megacore: bool = False,
 ) -> Chip:
-    """`cycle`: operations per cycle of bf16, bf16x3, bf16x6 products and vectors, and bytes copied."""
+    """A TPU; `cycle`: operations per cycle of bf16, bf16x3, bf16x6 products and vectors, and bytes copied."""
     kinds = (*("operations",) * 3, "vector operations", "bytes copied")
     sources = [f"{rate:g} {what} per cycle, {CYCLES}, times the clock" for rate, what in zip(cycle, kinds, strict=True)]
     rates = [Figure(rate * clock, "derived", source) for rate, source in zip(cycle, sources, strict=True)]
@@ -95,7 +95,7 @@ def _tpu(
 
 
 def _gpu(name: str, kind: str, sheet: str, domain: int = 8, joined: str = "NVLink", **rates: float) -> Chip:
-    """By its data sheet, which has sparse products at twice the rate, and both ways of a link."""
+    """A GPU by its data sheet, which has sparse products at twice the rate, and both ways of a link."""
     figures = {what: Figure(value, "published", f"{sheet}: {SHEET[what]}") for what, value in rates.items()}
     bf16 = rates["bf16"]
     source = "bf16 terms of this tier: rate of bf16 over the number of products"

@@ -21,8 +21,8 @@ ALONE = Load(inner=1.0, far=1)  # of a move where every device reaches every oth
 
 
 class Move(NamedTuple):
-    """Exchanges over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each; or
-    one of network.STAGES.
+    """Over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each; or one of
+    network.STAGES.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Machine files: the rates of one machine's devices, as `meshfft measure` found them, in TOML.
+"""Machine files in TOML: the rates that `meshfft measure` found.
 
     platform, kind, devices, domains, torus    what was measured
     [rates]                                    as a Chip has them, of one device while all are at work

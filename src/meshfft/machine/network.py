@@ -19,14 +19,14 @@ STAGES = ("inner all-to-all", "outer all-to-all")  # of an all-to-all inside eac
 
 
 class Network(NamedTuple):
-    """The device at each position of a mesh with these axes; `kind` names the rule."""
+    """The device at each position of a mesh; `kind` names the rule."""
 
-    torus: Torus | None  # of each domain; None if it is a switch
+    torus: Torus | None  # of each domain; None if every device there reaches every other alike
     order: Order  # device in its domain
     names: tuple[str, ...]
     kind: str = "given"
     domains: Order | None = None  # domain; None if there is one
-    sharing: int = 1  # devices that share an adapter; 0: all of a domain
+    sharing: int = 1  # as Chip.sharing
 
     def numbers(self, axes: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(map(self.names.index, axes))
@@ -51,7 +51,7 @@ def _runs(grid: np.ndarray, axis: int, n: int) -> bool:
 
 
 class Load(NamedTuple):
-    """The load of one collective on both levels, in blocks of one device."""
+    """One collective's load on both levels, in blocks of one device."""
 
     inner: float = 0.0  # over the busiest link of a domain
     far: int = 0  # hops there, in sequence

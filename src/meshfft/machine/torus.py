@@ -2,7 +2,7 @@
 
 A message follows axis 0 first, then axis 1, and so on, the shorter way round if an axis wraps, half each way if both
 are equally long. Devices of one chip share its links. Invariant: the loads of all links sum to the bytes times the
-links passed, over all messages.
+links passed.
 
 For an order every axis of the torus, and the cores of a chip, are split into factors, outermost first. Each factor
 belongs to one mesh axis, which walks the box of its factors:
@@ -30,8 +30,8 @@ class Torus(NamedTuple):
     """Chips along each axis, whether each axis wraps, and devices per chip.
 
     Device d = chip * cores + core. JAX lists chips by host, 2 x 2 chips in the plane of axes 0 and 1, axis 0 fastest
-    within a host and among hosts, axes 2 and up slowest: (0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0) ...
-    (`jax.experimental.topologies` for v2 to tpu7x). A wrapped axis of two chips has two links between them.
+    within a host and among hosts, axes 2 and up slowest (`jax.experimental.topologies` for v2 to tpu7x). A wrapped axis
+    of two chips has two links between them.
     """
 
     shape: tuple[int, ...]
@@ -138,7 +138,7 @@ def _along(torus: Torus, axis: int, start: np.ndarray, end: np.ndarray, weights:
 
 @functools.lru_cache(maxsize=64)
 def _upward(size: int, wraps: bool) -> np.ndarray:
-    """Share [from, to] of a message on one line that travels towards higher coordinates."""
+    """Share [from, to] of a message on one line that goes to higher coordinates."""
     ahead = np.subtract.outer(np.arange(size), np.arange(size)).T
     return (np.sign(-ahead % size - ahead % size) + 1) / 2 if wraps else np.where(ahead >= 0, 1.0, 0.0)
 
@@ -263,7 +263,7 @@ def _walks(dims: int, digits: Sequence[Digit]) -> Iterator[np.ndarray]:
 
 @functools.lru_cache(maxsize=1024)
 def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
-    """Walks over a box by steps to neighbours, with cycles if a side is even."""
+    """Walks over a box between neighbours, with cycles if a side is even."""
     line = np.arange(math.prod(box))[:, None]
     if len(box) < 2:
         folded = np.concatenate([line[::2], line[1::2][::-1]])  # out over the even numbers, back over the odd

@@ -17,7 +17,7 @@ Total = TypeVar("Total")
 
 
 def chunks(shape: tuple[int, ...], dim: int) -> tuple[int, int]:
-    """A dimension other than `dim`, and its number of equal parts of about CHUNK numbers each."""
+    """A dimension other than `dim`, and its number of equal parts of about CHUNK numbers."""
     numbers, best = math.prod(shape), (dim, 1)
     for other in (d for d in range(len(shape)) if d != dim):
         whole = LANES if other == len(shape) - 1 else 1
@@ -85,7 +85,7 @@ def in_runs(
 
 
 def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
-    """Columns of the first run, number of single runs, and number of groups of RUNS runs."""
+    """Columns of the first run, and numbers of single runs and of groups of RUNS."""
     first = n % size or min(size, n)
     left = (n - first) // size
     many = max(left - 1, 0) // RUNS if together else 0

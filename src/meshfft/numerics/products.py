@@ -29,7 +29,7 @@ Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, kept separate unti
 
 
 class Factors(NamedTuple):
-    """A presplit matrix, (A,), (re, im) or (re + im, re, im): in bfloat16 terms, or in slices with a scale."""
+    """A presplit matrix, (A,), (re, im) or (re + im, re, im), in bfloat16 terms, or in slices with a scale."""
 
     forms: tuple[Terms, ...]
 
@@ -185,7 +185,7 @@ def complex_sums(
 def forms_of(
     matrix: Planes | Factors, dot: Dot, way: RealProduct | SlicedProduct, full: bool = False
 ) -> tuple[Terms, ...]:
-    """Real matrices of a product, in parts, with re + im for Gauss's; one matrix for complex slices (`full`)."""
+    """A product's real matrices, in parts, with re + im for Gauss's; one matrix for complex slices (`full`)."""
     if isinstance(matrix, Factors):
         joined = ((functools.reduce(jnp.add, form).astype(jnp.float32),) for form in matrix.forms)
         return tuple(joined) if isinstance(way, RealProduct) and not way.terms else matrix.forms

@@ -205,7 +205,7 @@ def one_by_one(integers: list[Array], slices: int) -> Terms:
 
 
 def at_once(integers: list[Array], slices: int) -> Array:
-    """One array (S, ...)."""
+    """The digits as one array (S, ...)."""
     found, first = _bytes(integers, slices), min(slices, HIGH)
     at = jnp.arange(slices, dtype=jnp.int32).reshape(-1, *[1] * found[0].ndim)
     up = 24 - BITS * (jnp.where(at < first, first, slices) - 1 - at)

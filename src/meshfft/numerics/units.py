@@ -20,7 +20,7 @@ def quantity(value: float, unit: str = "") -> str:
 
 
 def plain(value: float, digits: int = 2) -> str:
-    """Rounded: 200, 1.2, 0.0035."""
+    """A rounded number: 200, 1.2, 0.0035."""
     rounded = float(f"{value:.{digits}g}")
     if not math.isfinite(rounded) or abs(rounded) < LEAST:
         return f"{rounded:.{digits}g}"

@@ -43,7 +43,7 @@ V = TypeVar("V", Array, np.ndarray)
 
 
 class Iterate(NamedTuple, Generic[X, R]):
-    """Image, residual b - N x, direction, |residual|^2."""
+    """The image, residual b - N x, direction, and |residual|^2."""
 
     image: X
     residual: X

@@ -1,6 +1,6 @@
 """Operands from the matrices that callers give as points, arrays or functions.
 
-For bfloat16 products, a small matrix known on the host becomes a table, computed in float64 and split once.
+For bfloat16 products, a small matrix known on the host becomes a table, made in float64 and split once.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ def entries(points: object, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
 
 
 def _check_grid(given: dict[int, Points]) -> None:
-    """Raises ValueError if the points of several axes are a raveled grid, whose product is another transform."""
+    """Raises ValueError for a raveled grid, whose axes' product is another transform."""
     if len(given) < 2 or len({one.size for one in given.values()}) > 1 or not all(one.known for one in given.values()):
         return
     # One number per distinct point. Neighbours on a raveled grid differ along one axis only.

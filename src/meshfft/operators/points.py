@@ -2,8 +2,8 @@
 
     X[k] = sum_n x[n] z_k^-n,   z_k = r_k exp(2 pi i t_k)
 
-A point is stored as its logarithm, an angle and log r_k, so that powers do not overflow early or lose phase: known ones
-in float64, their logarithms in two; traced ones in their type.
+Points are stored as an angle and log r_k, so that powers do not overflow early or lose phase: known ones in float64,
+their logarithms in two; traced ones in their type.
 """
 
 import dataclasses
@@ -117,7 +117,7 @@ class Points:
 
     @property
     def settled(self) -> "Points":
-        """With concrete arrays of JAX copied to the host."""
+        """The points, with JAX's concrete arrays copied to the host."""
         leaves = (self.angle, self.log_radius)
         if self.known or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self
@@ -143,7 +143,7 @@ class Points:
         return Samples(self.size, columns, None if self.known else self.unit)
 
     def operand(self, real: DTypeLike) -> Logarithm[Floats] | Logarithm[Limbs] | None:
-        """Nothing, limbs made on the host, or the traced floats."""
+        """The matrix's operand: nothing, limbs made on the host, or traced floats."""
         if self.angle is None:
             return None
         floats = Logarithm(self.angle, self.log_radius)
@@ -203,7 +203,7 @@ def _points(angle: PointValues, radius: PointValues | None, unit: Unit) -> Point
 
 
 def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[Floats] | None = None) -> Points:
-    """From copies of the arrays, which nobody can change under a plan."""
+    """Points from copies of the arrays, which nobody can change under a plan."""
     kept = rest and Logarithm(finite(_frozen(rest.angle)), finite(_frozen(rest.radius)))
     return Points(_frozen(finite(angle)), _frozen(log_radius), unit, int(angle.shape[0]), kept)
 
@@ -227,7 +227,7 @@ def _count(name: str, many: object) -> int:
 
 
 def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
-    """The number of points between finite or traced numbers, if they fit in memory."""
+    """The number of points, if they fit in memory, between finite or traced numbers."""
     m = _count(f"{name} has m", m)
     for key, value in numbers.items():
         if isinstance(value, Tracer):

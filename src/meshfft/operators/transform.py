@@ -1,6 +1,6 @@
-"""The arguments of numpy.fft and scipy.fft as dimensions, matrices and a factor. Host integers only.
+"""The arguments of numpy.fft and scipy.fft as dimensions, matrices and a factor, in host integers.
 
-The factor of a transform of N points by norm, forward and inverse:
+The factor for N points by norm, forward and inverse:
 
     "backward" (1, 1/N)      "ortho" (1/sqrt N, 1/sqrt N)      "forward" (1/N, 1)
 """

@@ -1,8 +1,8 @@
 """Calls inside `jit` under Auto mesh axes, planned when XLA has chosen the cuts of the array, which JAX does not show.
 
 A call is one equation (see deferred_primitive). When XLA has the shardings, the function plans and runs on blocks, as
-in a `shard_map`, which are PaddedArrays: XLA pads as this package does. Derivatives, transposes and batches of a call
-are work made from it.
+in a `shard_map`. Arrays are then PaddedArrays: XLA pads as this package does. Derivatives, transposes and batches of a
+call are work made from it.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ Shapes = tuple[ShapeDtypeStruct, ...]
 
 
 class Role(NamedTuple):
-    """A value of an equation: the call's array or result of this number, with batches in front."""
+    """An equation's value: the call's array or result of this number, with batches in front."""
 
     number: int
     result: bool = False
@@ -58,7 +58,7 @@ class Fixed:
 
     @property
     def text(self) -> str | None:
-        """None if no text, equal in every process, describes it fully (a function)."""
+        """The value as text, equal in every process; None if no text has all of it (a function)."""
         if isinstance(self.value, np.ndarray | np.generic | Array):
             value = np.asarray(self.value)
             return f"{value.shape} {value.dtype.str} {value.tobytes().hex()}"
@@ -73,7 +73,7 @@ class Fixed:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The layouts of a call's arrays and results on a mesh of Manual axes, and the axes that cut batches."""
+    """The layouts of a call's arrays and results on Manual mesh axes, and the axes that cut batches."""
 
     mesh: AbstractMesh | None  # None on one device
     arrays: tuple[Layout, ...]
@@ -97,7 +97,7 @@ class Place:
         return (*lead, *self.layout(role).block)
 
     def copied(self, role: Role) -> set[str]:
-        """The axes that cut an array or a batch, but not this value."""
+        """Axes that cut an array or a batch, but not this value."""
         cutting = set().union(*(layout.mesh_axes for layout in self.arrays), *(names for _, names in self.batches))
         return cutting.difference(*self.leading(role), self.layout(role).mesh_axes)
 
@@ -105,7 +105,7 @@ class Place:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Call:
     """A function with its arguments. `cut` has, per dimension of each array, the dimension of the first array cut
-    alike, or None; an array of only None is whole on every device.
+    alike, or None; with only None an array is whole on every device.
     """
 
     function: Callable[..., Any]
@@ -153,7 +153,7 @@ class Call:
 
     @functools.lru_cache(maxsize=CALLS)  # noqa: B019 - a few calls are kept, with all their places
     def placed(self, mesh: AbstractMesh | None, spec: PartitionSpec) -> tuple[Place, Shapes, jax.tree_util.PyTreeDef]:
-        """The place of arrays cut by a spec, and the results' shapes and structure."""
+        """The place for a spec, and the results' shapes and structure."""
         sizes = axis_sizes(mesh)
         axes = from_spec(self.shapes[0].shape, sizes, spec).axes
         specs = (spec_of(() if d is None else axes[d] for d in cut) for cut in self.cut)
@@ -173,7 +173,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DeferredWork:
-    """The work of an equation on blocks: a call, or work made from it."""
+    """An equation's work on blocks: a call, or work made from it."""
 
     call: Call
     ins: tuple[Role, ...]
@@ -185,9 +185,7 @@ class DeferredWork:
     made: tuple[object, ...] = ()  # how it was made from the call
 
     def name(self, values: Shapes) -> str:
-        """A digest of all that this work depends on, equal in every process. Function arguments count by their results
-        on one device.
-        """
+        """A digest of all that this work depends on, equal in every process; function arguments count by their results."""
         (text, whole), digest = self.call.text, hashlib.sha256(_package())
         digest.update(repr((text, self.made, values)).encode())
         if not whole:
@@ -199,7 +197,7 @@ class DeferredWork:
         return self.run(self.call.placed(None, PartitionSpec())[0], values)
 
     def placed(self, mesh: AnyMesh, shown: Sequence[tuple[Role, tuple[int, ...], PartitionSpec]]) -> Place:
-        """The place where values or results are cut like these specs, as far as possible."""
+        """The place where values or results are cut like these specs, if possible."""
         sizes, batches = axis_sizes(mesh), dict[int, Names]()
         seen = [(role, shape, from_spec(shape, sizes, spec).axes) for role, shape, spec in shown]
         for role, shape, axes in seen:
@@ -216,7 +214,7 @@ class DeferredWork:
 
 @functools.lru_cache(maxsize=CALLS)
 def tangent(work: DeferredWork, moving: tuple[int, ...]) -> DeferredWork:
-    """The change of the inexact results with the values at `moving`; changes follow the values."""
+    """The change of inexact results with the values at `moving`; changes follow the values."""
     many, smooth = len(work.ins), [j for j, x in enumerate(work.results) if x.dtype.kind in INEXACT]
 
     def run(place: Place, values: Sequence[Array]) -> list[Array]:
@@ -256,7 +254,7 @@ def transposed(work: DeferredWork, of: tuple[int, ...], shapes: Shapes) -> Defer
 
 @functools.lru_cache(maxsize=CALLS)
 def batched(work: DeferredWork, which: tuple[int | None, ...], size: int) -> DeferredWork:
-    """The work of each element of a batch, the first dimension of some values and of all results."""
+    """The work of each element of a batch, the first dimension of some values and all results."""
     number = 1 + max((batch for role in work.ins for batch in role.batches), default=-1)
 
     def wider(role: Role, dim: int | None = 0) -> Role:
@@ -282,8 +280,8 @@ def _package() -> bytes:
 
 
 def aligned(shape: Sequence[int], first: Sequence[int]) -> tuple[int | None, ...]:
-    """The dimensions of the first array by which another is cut, as NumPy broadcasts it; none (it is whole on every
-    device) if it does not fit, or is a single line for many.
+    """The first array's dimensions by which another is cut, as NumPy broadcasts it; none (whole on every device) if it
+    does not fit, or is a single line for many.
     """
     offset, wide = len(first) - len(shape), sum(n > 1 for n in shape)
     fits = offset >= 0 and all(n in (1, m) for n, m in zip(shape, first[offset:], strict=True))

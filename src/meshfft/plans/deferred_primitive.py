@@ -130,8 +130,8 @@ def _is_leaf(x: object) -> bool:
 
 
 def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
-    """The program of a block, and the shardings of its results and values. GSPMD, unlike Shardy, asks for shardings
-    before it wants any.
+    """A block's program, and the shardings of its results and values. GSPMD, unlike Shardy, asks for shardings before
+    it wants any.
     """
     parts = zip((*work.ins, *work.outs), (*given, *wanted), strict=bool(wanted))
     specs = ((role, x.shape, PartitionSpec() if x.sharding is None else x.sharding.spec) for role, x in parts)
@@ -255,7 +255,7 @@ def _batch(
 
 @functools.lru_cache(maxsize=1)
 def _needs_devices() -> ClosedJaxpr:
-    """A program that JAX compiles only for known devices, and so an equation with it as a parameter."""
+    """A program, as a parameter of an equation, that makes JAX compile only for known devices."""
     call = custom_partitioning(lambda x: x)
     call.def_partition(lambda *_: None, lambda *_: None, sharding_rule="d -> d")
     return jax.make_jaxpr(call)(ShapeDtypeStruct((1,), np.float32))

@@ -54,7 +54,7 @@ def applied(
 ) -> tuple[AnyStored, ...]:
     """Applies a walk, with operands made from `sources`, to an array or planes.
 
-    Padded results are on `home`, the mesh outside of a caller's shard_map. `donate` reuses the arrays' storage.
+    Padded results are on `home`, the mesh outside of a caller's shard_map. `donate` reuses storage.
     """
     first, planes = arrays[0], len(arrays) == 2 if planes is None else planes
     stored = tuple([stored_of(x) for x in arrays])
@@ -76,7 +76,7 @@ def applied(
 
 
 def tried(walk: Walk, machine: Machine, itemsize: int) -> Machine:
-    """The machine without the kernel families, of a walk or its transpose, that fail their trials there."""
+    """The machine without kernel families, of a walk or its transpose, that fail their trials there."""
     if machine.device is None or itemsize != PLANES:
         return machine
     failed = tuple(name for name in failing(_trials(walk), machine.device) if name not in machine.failed)
@@ -110,7 +110,7 @@ def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -
 
 
 def check_steps(steps: str, devices: Iterable[jax.Device]) -> None:
-    """Raises RuntimeError in every process with some of these devices, unless all take the same steps."""
+    """Raises RuntimeError in every process of these devices unless all take the same steps."""
     said = exchange(steps, devices)
     first = min(said)
     if others := [process for process, taken in said.items() if taken != said[first]]:
@@ -121,7 +121,7 @@ def check_steps(steps: str, devices: Iterable[jax.Device]) -> None:
 
 
 def check_donated(arrays: tuple[AnyStored, ...], walk: Walk, dtype: np.dtype, planes: bool) -> None:
-    """Raises ValueError unless a walk's results can have these arrays' storage."""
+    """Raises ValueError unless results can have these arrays' storage."""
     start, end, real = walk.start, walk.end, walk.reals[-1]
     given, result = arrays[0].dtype, real_dtype(dtype) if planes or real else dtype
     if len(arrays) == 2 and stored_of(arrays[0]) is stored_of(arrays[1]):
@@ -156,7 +156,7 @@ _furnished = functools.lru_cache(maxsize=PROGRAMS)(furnish)
 def _program(
     walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, chip: Chip | None, plain: bool, donate: bool
 ) -> tuple[Callable[[tuple[Array, ...], Operands], tuple[Array, ...]], list[float]]:
-    """`run` compiled for a walk with a chip's options, and the start time of an unfinished compilation."""
+    """`run` compiled with a chip's options, and the start time of an unfinished compilation."""
     options = () if chip is None else walk.compiler_options(dtype.itemsize, chip, plain)
     begun = list[float]()
 
@@ -180,7 +180,7 @@ def walked(
 ) -> tuple[Array, ...]:
     """The walk on stored arrays; step by step for traced samples, whose gradient costs a ring each."""
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
-        # Moves nothing: shows JAX the mesh, which our primitive hides if x is a constant.
+        # Shows JAX the mesh, which our primitive hides if x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
     mapped = mapped_axes(mesh)
     arrays = tuple(without_padding(x, walk.start, mapped) for x in arrays)  # also in gradients
@@ -194,7 +194,7 @@ def walked(
 
 
 def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
-    """Traced numbers without a mesh, replicated on this one, as JAX's transpose of row selection needs."""
+    """Traced numbers replicated on this mesh, as JAX's transpose of row selection needs."""
 
     def replicated(leaf: Array) -> Array:
         hidden = isinstance(leaf, jax.core.Tracer) and jax.typeof(leaf).sharding.mesh.empty

@@ -177,7 +177,7 @@ def _iterative(system: System) -> tuple[bool, ...]:
 
 
 def _chosen(system: System, j: int) -> bool:
-    """Whether conjugate gradients solve a dimension: for traced points, and large well-conditioned systems."""
+    """Conjugate gradients solve for traced points, and large well-conditioned systems."""
     points, matrix, size = system.points[j], system.forward.matrices[j], system.goal.shape[system.forward.dims[j]]
     if points is None or points.angle is None or system.solver == "direct":
         return False
@@ -217,7 +217,7 @@ def check_limits(tol: float | None, iterations: int | None) -> None:
 
 
 def least_tol(dtype: np.dtype) -> float:
-    """The default relative residual of the normal equations that ends a solve."""
+    """The default relative residual of the normal equations."""
     return 1e-6 if dtype.itemsize == 8 else 1e-13
 
 
@@ -255,7 +255,7 @@ def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
 def _invert(
     points: Points | None, matrix: Matrix, size: int, tikhonov: float | None, truncation: float | None
 ) -> tuple[Matrix, Inverse]:
-    """The inverse and its matrix; for all uniform samples the conjugate transform, without a table."""
+    """The inverse and its matrix; for all uniform samples the conjugate transform."""
     if isinstance(matrix, Roots) and size <= matrix.rows and tikhonov is None and truncation is None:
         back = Roots(matrix.length, -matrix.sign, size, matrix.rows)
         return back, Inverse(np.zeros(0), 1.0, CONJUGATE)
@@ -285,6 +285,6 @@ def _check_condition(conditions: Sequence[float], forward: Transform, sizes: tup
 
 
 def _energy(arrays: Arrays, mapped: frozenset[str]) -> Array:
-    """The sum of squares over all blocks of mapped axes."""
+    """Sum of squares over all blocks of mapped axes."""
     energy = functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in map(stored_of, arrays)))
     return jax.lax.psum(energy, tuple(sorted(mapped))) if mapped else energy

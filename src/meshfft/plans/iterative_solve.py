@@ -2,8 +2,8 @@
 
     T x = V^H X,   T = V^H V      then   x += S(V^H (X - V x)),   S the solve, V the dense transform
 
-On a circle T is Toeplitz: an FFT of the padded unknowns, times the eigenvalues of a circulant matrix, and back, if
-possible in a layout that does not cut the dimension. All lines are solved together, so devices exchange single numbers.
+On a circle T is Toeplitz: an FFT of the padded unknowns, times a circulant matrix's eigenvalues, and back, if possible
+in a layout that does not cut the dimension. All lines are solved together, so devices exchange single numbers.
 
 For any constant x the second formula is T^-1 V^H X exactly. So derivatives in samples and points, with the last S
 differentiated implicitly, are exact to every order.
@@ -91,7 +91,7 @@ def solved_line(
 
 
 def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
-    """The layout with a dimension's axes moved to other dimensions, if that needs little padding."""
+    """The layout with a dimension's axes moved to others, if that needs little padding."""
     mapped, cuts = mapped_axes(mesh), layout.cuts[dim]
     if layout.parts[dim] == 1 or (mapped and mapped != set(axis_sizes(mesh))):
         return layout  # mapped axes cut first, which few layouts allow

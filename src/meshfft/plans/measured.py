@@ -80,7 +80,7 @@ def _recalled(facts: Mapping[str, object], count: int) -> list[float]:
 
 @functools.lru_cache(maxsize=1024)
 def _seconds(plans: tuple[Plan, ...]) -> list[float]:
-    """Kept here by `fastest`."""
+    """The plans' seconds, which `fastest` keeps here."""
     return []
 
 
@@ -100,7 +100,7 @@ def _of_first(values: list[float], devices: Sequence[jax.Device]) -> list[float]
 
 
 def _timed(plans: Sequence[Plan], tell: Tell) -> list[float]:
-    """Seconds of each plan; infinite if it cannot run or time is up."""
+    """Infinite for a plan that cannot run, or if time is up."""
     begun, devices, failure = time.perf_counter(), _devices(plans[0].mesh), None
     arrays, runs = dict[tuple[object, ...], AnyStored](), dict[Plan, list[float]]()
     for number, plan in enumerate(plans, 1):

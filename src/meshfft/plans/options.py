@@ -1,4 +1,4 @@
-"""The arguments of a transform: `Definition` of it, and the `Options` that each function takes."""
+"""The arguments of a transform: its `Definition`, and the `Options` of each function."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +116,7 @@ def check_options(options: Options) -> None:
 
 
 def options_of(how: Mapping[str, Any], known: type) -> Options:
-    """The options of a call without `spec`; TypeError for one that `known` lacks."""
+    """A call's options without `spec`; TypeError for one that `known` lacks."""
     if not how:
         return USUAL
     _check_named(how, known)
@@ -166,7 +166,7 @@ def spelled(function: F) -> F:
 
 
 def widths_of(margin: int | Sequence[int], start: Layout, dims: tuple[int, ...]) -> Widths:
-    """The dimensions with margins, and their widths; TypeError or ValueError if they do not fit."""
+    """Dimensions with margins, and their widths; TypeError or ValueError if they do not fit."""
     given = integers(margin, "margin")
     each = given * len(dims) if is_integer(margin) else given
     if len(each) != len(dims):

@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def out_layout(self) -> Layout:
-        """The logical shape of the input."""
+        """The layout of the result."""
         return self.walk.end
 
     @property
@@ -149,8 +149,8 @@ class Plan:
 
     @property
     def compiler_options(self) -> dict[str, str | bool]:
-        """Compiler options for your own `jax.jit` around the plan: sending while computing (TPUs), or memory that is
-        kept (CPUs). Eager calls use them.
+        """Compiler options for your own `jax.jit` around the plan: sending while
+        computing (TPUs), or memory that is kept (CPUs). Eager calls use them.
         """
         return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, plain=False))
 
@@ -292,7 +292,7 @@ class Plan:
         return tuple(fitted(part, layout, self.mesh) for part in parts(x))
 
     def _mesh_of(self, x: AnyStored) -> AnyMesh | None:
-        """The plan's mesh, also inside a caller's shard_map; the array's if the plan's is only described."""
+        """The plan's mesh, also inside a caller's shard_map; the array's if the plan's is described."""
         mesh = mesh_here(self.mesh)
         return jax.typeof(stored_of(x)).sharding.mesh if needs_anchor(mesh) else mesh
 

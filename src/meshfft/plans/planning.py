@@ -35,7 +35,7 @@ _kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
 class Placement(NamedTuple):
-    """See `plan`."""
+    """An array's place; see `plan`."""
 
     shape: Sequence[int]
     mesh: AnyMesh | None = None
@@ -208,7 +208,7 @@ def _plans(place: Placement, definition: Definition, options: Options) -> list[P
 def on_meshes(
     shape: Sequence[int], count: int, alike: bool, find: Callable[[AbstractMesh, PartitionSpec], list[Plan]]
 ) -> list[Plan]:
-    """Plans on meshes of so many devices, best first; raises the last ValueError if there is none."""
+    """Plans on meshes of so many devices, best first; raises the last ValueError if none is found."""
     plans, refusal = list[Plan](), f"{count} devices cannot be laid over shape {shape}: give a mesh and a spec"
     for mesh, spec in meshes(shape, count, alike):
         try:
@@ -242,7 +242,7 @@ def candidates(place: Placement, definition: Definition, options: Options) -> li
 
 
 def _precomputed(plan: Plan) -> Plan:
-    """Raises ValueError or MemoryError if its rows do not fit."""
+    """The plan with the rows that it keeps; ValueError or MemoryError if they do not fit."""
     given = plan.sources or (None,) * len(plan.transform.dims)
     sources = kept_rows(plan.walk.taking, given, plan.mesh, real_dtype(plan.dtype))
     nbytes = sum(source.nbytes for source in sources if isinstance(source, KeptRows))
@@ -259,7 +259,7 @@ def _precomputed(plan: Plan) -> Plan:
 
 @functools.singledispatch
 def planned(points: object, setting: Setting, definition: Definition, options: Options) -> Plan:
-    """The plan at points of each axis, or at uniform frequencies; `nufft/` registers that at Scattered points."""
+    """The plan at points of each axis or at uniform frequencies; `nufft/` registers that at Scattered points."""
     shape, kind, inverse = setting.start.shape, definition.kind, definition.inverse
     dims, lengths = resolve(shape, definition.s, definition.axes, kind, inverse)
     if points is None:

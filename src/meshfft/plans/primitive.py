@@ -1,4 +1,4 @@
-"""A walk as a JAX primitive, linear in the array: shape, gradient, batching and lowering of a transform.
+"""A walk as a JAX primitive, linear in the array.
 
 The gradient in the array is the transposed walk, with the same collectives; in a matrix it is JAX's for the ring. A
 batch dimension, sharded or not, is one more dimension of the walk.
@@ -34,7 +34,7 @@ walk_p.multiple_results = True
 
 
 class Job(NamedTuple):
-    """A walk on a mesh, of an array or its planes; `tree` is the structure of the operands.
+    """A walk on a mesh, of an array or its planes; `tree` is the operands' structure.
 
     Values are the blocks inside a caller's shard_map; the walk maps the remaining mesh axes.
     """
@@ -82,7 +82,7 @@ def _run(*values: Array, job: Job) -> list[Array]:
 
 
 def _lower(*values: Array, job: Job) -> list[Array]:
-    """The walk in the types that it was traced in: XLA may ask for parts of a program when 64 bits are off again."""
+    """The walk in the types of its trace: XLA may ask for parts of a program when 64 bits are off again."""
     wide = any(x.dtype in WIDE for x in values[: job.arrays])
     with jax.enable_x64(wide or wide_types()):
         return _run(*values, job=job)
@@ -124,7 +124,7 @@ def _abstract(x: jax.core.ShapedArray, *_: jax.core.ShapedArray, job: Job) -> li
 
 
 def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> tuple[list[Array], list[Tangent]]:
-    """The walk is linear in the array and in matrices; `_along_operand` is for samples."""
+    """Linear in the array and in matrices; `_along_operand` is for samples."""
     out, changes = None, job.operands(tangents)
     arguments, given = primals, job
     if needs_anchor(job.mesh) and not job.anchored:  # only an anchor shows the transposed walk its devices
@@ -146,7 +146,7 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> 
 
 
 def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job: Job) -> list[Array]:
-    """The walk with a tangent in place of the input that it is linear in."""
+    """The walk with a tangent in place of an input."""
     if not _moves(tangents[at]):
         return []
     values = list(primals)
@@ -198,7 +198,7 @@ def _is_zero(change: object) -> bool:
 
 
 def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
-    """The transposed walk in the array (for planes, the adjoint); JAX's transpose of the mapped ring in an operand."""
+    """In the array the transposed walk (for planes, the adjoint); in an operand JAX's transpose of the mapped ring."""
     if all(map(_is_zero, cts)):
         return [ad.Zero(v.aval) if ad.is_undefined_primal(v) else None for v in values]
     dense: list[Array] = [ad.instantiate_zeros(ct) for ct in cts]
@@ -214,7 +214,7 @@ def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], at: int, job: Job) -> Array:
-    """An operand's cotangent, summed over the devices that share its rows, by exact messages."""
+    """An operand's cotangent, summed over devices that share its rows, by exact messages."""
     job = job._replace(walk=job.walk.wired())
     came = jax.typeof(values[at]).sharding.spec
     values, specs = _placed(values, job)

@@ -61,13 +61,13 @@ class Request(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The logical shape, of which the argument is a block inside a caller's shard_map."""
+        """The logical shape; the argument is a block of it inside a caller's shard_map."""
         return self.setting.start.shape
 
 
 def read(a: AnyArray, spec: Spec | None = None, in_place: bool = False) -> Request:
-    """The request of an array. `in_place`: the program of one CPU device may read a NumPy array's memory, as the caller
-    waits for it; JAX's copy is a program for each shape.
+    """The request of an array. `in_place`: a program of one CPU device, for which the caller waits, may read a NumPy
+    array's memory; JAX's copy is a program for each shape.
     """
     in_place = in_place and not isinstance(a, jax.Array) and _is_eager_on_cpu()
     arrays, planes = received(a, in_place), is_planes(a)
@@ -81,14 +81,14 @@ def read(a: AnyArray, spec: Spec | None = None, in_place: bool = False) -> Reque
 
 
 def received(a: AnyArray, in_place: bool = False) -> tuple[AnyStored, ...]:
-    """The argument as one array or two planes; TypeError if it is no array of numbers."""
+    """One array or two planes; TypeError if it is no array of numbers."""
     if hasattr(type(a), "turns"):  # Points, or Scattered in nufft/
         raise TypeError(f"the array is {a!r}, which are points: give the array first and the points second")
     return (_array(a),) if isinstance(a, jax.Array) else tuple(_array(part, in_place) for part in parts(a))
 
 
 def parts(a: AnyArray) -> tuple[OnePlane, ...]:
-    """The argument as a tuple of one array or its matching planes. A list is one array, as in NumPy."""
+    """A tuple of one array or its matching planes. A list is one array, as in NumPy."""
     if not is_planes(a):
         return (cast(OnePlane, a),)
     re, im = a[0], a[-1]
@@ -165,7 +165,7 @@ def _by_sharding(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, sp
 
 
 class OnArrays(Protocol[P, S]):
-    """A function of arrays, with result S for planes, and a jax.Array for a jax.Array that the mesh divides."""
+    """A function of arrays, with result S for planes, and a jax.Array for one that the mesh divides."""
 
     @overload
     def __call__(self, a: ArrayLike, /, *args: P.args, **kwargs: P.kwargs) -> Array: ...
@@ -181,7 +181,7 @@ def on_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
 
 
 def on_seen_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
-    """A function of an array whose cuts set the result's shape: it cannot be deferred."""
+    """A function of an array whose cuts set the result's shape: not deferred."""
     return cast(OnArrays[P, PlanePair], function)
 
 

@@ -1,6 +1,6 @@
 """Plans as text of at most 80 columns, one line per step; as HTML for notebooks; as values for JSON.
 
-A table that is too wide has letters for mesh axes and short names of steps, with the full ones below.
+Tables that are too wide have letters for mesh axes and short names of steps, with the full ones below.
 """
 
 import math
@@ -92,7 +92,7 @@ def title(plan: Any, keys: Mapping[str, str] = MappingProxyType({})) -> str:
 
 
 def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | None) -> list[tuple[str, ...]]:
-    """The steps of a walk with the layout after each, and per device: bytes sent, hops, flops, peak memory.
+    """A walk's steps with the layout after each, and per device: bytes sent, hops, flops, peak memory.
 
     With `keys` steps are brief, and mesh axes have these letters.
     """
@@ -107,7 +107,7 @@ def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | N
 
 
 def ruled(rows: Sequence[Sequence[str]]) -> str:
-    """A table of two columns of words and some of numbers in WIDTH columns; cuts the longer words."""
+    """Two columns of words, then numbers, in WIDTH columns; cuts the longer words."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = WIDTH - sum(widths[2:]) - 2 * (len(widths) - 1)
     if widths[0] + widths[1] > room:

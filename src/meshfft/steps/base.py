@@ -30,11 +30,11 @@ M = TypeVar("M", Roots, HalfRoots, Roots | HalfRoots, Trig, Matrix)
 
 
 class Step(abc.ABC):
-    """A pure function of one device's block that knows the layout it leaves. Subclasses are frozen dataclasses."""
+    """A pure function of one device's block that knows the layout it leaves; a frozen dataclass."""
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Step"]:
-        """Steps of this kind that apply to a layout; dimensions in `todo` are not transformed yet."""
+        """Steps of this kind for a layout; dimensions in `todo` are not transformed yet."""
         return iter(())
 
     @classmethod
@@ -72,13 +72,13 @@ class Step(abc.ABC):
 
     @abc.abstractmethod
     def transpose(self, layout: Layout) -> "Step":
-        """The step from `after(layout)` back to `layout` by the transposed matrix."""
+        """The step from `after(layout)` back by the transposed matrix."""
 
     def conjugate(self) -> "Step":
         return self
 
     def invert(self, layout: Layout) -> "Step":
-        """The inverse up to a scalar."""
+        """The step back that inverts this one up to a scalar."""
         return self.transpose(layout).conjugate()
 
     @abc.abstractmethod
@@ -117,7 +117,7 @@ class Sends(Step):
 
 
 class Chunked(Step):
-    """A step that cuts its block into equal chunks, or joins it from them."""
+    """Cuts its block into equal chunks, or joins it from them."""
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
@@ -126,7 +126,7 @@ class Chunked(Step):
 
     @abc.abstractmethod
     def held(self, layout: Layout, itemsize: int) -> Held | None:
-        """Arrays that it makes; None if they may exceed the blocks before and after it."""
+        """Arrays that it makes; None if they may exceed the blocks before and after."""
 
     def sent(self, layout: Layout) -> tuple[int, ...] | None:
         """Shape sent without packing; None if it sends nothing or packs."""
@@ -169,7 +169,7 @@ class Takes(Step):
 
     @property
     def linear(self) -> bool:
-        """In its operand; else `slopes` gives the derivative."""
+        """Whether it is linear in its operand; else `slopes` gives the derivative."""
         return True
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
@@ -178,7 +178,7 @@ class Takes(Step):
 
 
 class Kernels(Step):
-    """A step that may have special kernels on some devices."""
+    """A step that may have special kernels."""
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
@@ -229,7 +229,7 @@ class MatrixStep(Step, Generic[M]):
 
 @dataclasses.dataclass(frozen=True)
 class OneDim(Step):
-    """Along one dimension, without transforming it. Abstract."""
+    """A step along one dimension that transforms none. Abstract."""
 
     dim: int
     dims: ClassVar[tuple[int, ...]] = ()

@@ -55,8 +55,8 @@ def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> tup
 
 @dataclasses.dataclass(frozen=True)
 class Exchange(Wired, Chunked):
-    """Each device sends a share of its block to every other along the axes that move. Packed shares form one array: one
-    large message instead of many. With a shared memory, shares are separate arrays.
+    """Each device sends a share of its block to every other along the axes that move. Packed shares form one large
+    message; with a shared memory, shares are separate arrays.
     """
 
     moves: tuple[AxisMove, ...]  # in order; no axis moves twice, or into a dimension that another left
@@ -68,8 +68,8 @@ class Exchange(Wired, Chunked):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
-        """Single packed moves; with a shared memory or a switch, also several at once. For "kdft" axes move only if the
-        result would not divide otherwise.
+        """Single packed moves; with a shared memory or a switch, also several. For "kdft" axes move only if the result
+        would not divide otherwise.
         """
         stays = problem.goal is not None and problem.goal.axes == problem.start.axes
         if problem.options.method == "kdft" and (stays or not problem.even):
@@ -193,7 +193,7 @@ class Exchange(Wired, Chunked):
         return block if source == kept else resize_each(block, (source,), (after[source],))
 
     def _apply_at_once(self, block: Block, layout: Layout) -> Block:
-        """The packed exchange of several moves: each adds a leading dimension for its shares."""
+        """Several moves packed: each adds a leading dimension for its shares."""
         stages, share = list(self._stages(layout)), self.share(layout)
         counts = tuple(move.parts for move in self.moves)
 

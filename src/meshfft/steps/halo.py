@@ -2,9 +2,9 @@
 
     block of b cells  ->  `before` cells of the blocks before it, its own b, `behind` cells of the blocks behind it
 
-One permute per device that sends part of a halo, several if it is wider than a block. The dimension is a ring if
-periodic, else the halo beyond its ends is zero. Halos of successive dimensions include the corners. The transpose adds
-every halo to the cells that it was copied from, and drops it.
+One permute per device that sends part of a halo. The dimension is a ring if periodic, else the halo beyond its ends is
+zero. Halos of successive dimensions include the corners. The transpose adds every halo to the cells that it was copied
+from, and drops it.
 """
 
 import dataclasses

@@ -113,7 +113,7 @@ def _is_kept(operand: object) -> bool:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KeptRows:
-    """The rows of a step on a mesh, cut as it takes them; made at the first call."""
+    """A step's rows on a mesh, cut as it takes them; made at the first call."""
 
     step: KeptDense
     layout: Layout

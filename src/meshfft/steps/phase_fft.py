@@ -62,7 +62,7 @@ UNROLLED = 5  # most shards of a ring that XLA unrolls, adding all blocks at the
 @dataclasses.dataclass(frozen=True)
 class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
     line: int  # points of the cut transforms: N, or the convolution's
-    two_way: bool = False  # round the ring
+    two_way: bool = False  # send both ways round the ring
     dot: Dot | None = None  # products, in float64 by slices
     parts: int = 1  # of the line, which set the error by slices
 
@@ -199,7 +199,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return self._transformed(times(spectrum, factor), dim, line, target, 1, self.line)
 
     def _factor(self, line: Layout, block: Block) -> Planes:
-        """This device's part of the spectrum of conj(c), over its length; a long one is computed on the mesh."""
+        """This device's part of conj(c)'s spectrum, over its length; a long one is computed on the mesh."""
         size, length, sign, real = self.line, self.matrix.length, self.matrix.sign, _real(block)
         alone = Layout((size,), (line.cuts[self.dim],))
         n = _at(alone, 0)

@@ -92,7 +92,7 @@ class Pipeline(InChunks, Kernels):
         )
 
     def _shares(self, layout: Layout) -> list[tuple[int, ...]]:
-        """Shape sent to one device, per chunk; equal chunks may be fewer than asked for."""
+        """Shape sent to a device, per chunk; equal chunks may be fewer than asked for."""
         (share,) = (step.share(at) for step, at in self.pairs(layout) if isinstance(step, Exchange))
         sizes = [chunk.size for chunk in self._cut(layout)] or [0]
         return [tuple(size if d == self.dim else n for d, n in enumerate(share)) for size in sizes]
@@ -141,7 +141,7 @@ class Pipeline(InChunks, Kernels):
         return bool(self.takes_pieces) and even and plain and len({chunk.size for chunk in self._cut(layout)}) == 1
 
     def _copies(self, layout: Layout) -> int:
-        """Passes over the block for transposing, packing and joining that its kernels do not do."""
+        """Passes for transposing, packing and joining that its kernels do not do."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
         joins += MISALIGNED * (self.dim == last - 1 and self._cut(layout)[0].size % SUBLANES > 0)
@@ -227,7 +227,7 @@ class Pipeline(InChunks, Kernels):
 
 def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
     """The dimension to cut, the longest that neither step touches or the move's source, and the number of chunks.
-    Kernels take whichever has more equal chunks, of whole tiles if possible.
+    Kernels take the one with more equal chunks, of whole tiles if possible.
     """
     free = [d for d in range(layout.ndim) if d not in (*local.dims, move.source, move.target)]
     longest = max(free, key=layout.block.__getitem__, default=move.source)

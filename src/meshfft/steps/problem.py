@@ -27,19 +27,19 @@ Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a fina
 
 
 class Options(NamedTuple):
-    """See `fftn`."""
+    """The options of a transform; see `fftn`."""
 
-    method: str = "auto"  # a key of METHODS
-    order: str = "natural"  # one of ORDERS
+    method: str = "auto"
+    order: str = "natural"
     precision: Precision = None
     multiplications: int | None = None
-    ring: str = "auto"  # one of RINGS
-    engine: str = "auto"  # one of ENGINE_OPTIONS
-    wire: str = "exact"  # one of WIRES, or a `wire_name` of both levels
+    ring: str = "auto"
+    engine: str = "auto"
+    wire: str = "exact"  # one of WIRES, or a `wire_name`
     out_spec: Spec | None = None
     donate: bool = False  # of functions; plans take it in the call
     precompute: bool = False  # of plans
-    effort: str = "model"  # of plans: one of EFFORTS
+    effort: str = "model"  # of plans
     rank: int = 0  # how many of the model's cheapest walks are left out
 
     def dtype(self, given: np.dtype) -> np.dtype:
@@ -89,7 +89,7 @@ class Problem:
     options: Options = USUAL
     goal: Layout | None = None  # None accepts any layout with padding only at the tail
     even: bool = False  # the final layout must have no padding
-    real: bool = False  # the input is
+    real: bool = False  # the input is real
     ending: Ending | None = None  # steps after the transform, by final layout
     instead: tuple[Any, ...] = ()  # steps that do transform and ending at once
 
@@ -105,7 +105,7 @@ class Problem:
         return self.itemsize // (2 if self.real_at(todo) else 1)
 
     def real_at(self, todo: dict[int, Matrix]) -> bool:
-        """Whether the array is real before the dimensions in `todo` are transformed."""
+        """Whether the array is real before `todo` is transformed."""
         for dim, matrix in zip(self.transform.dims, self.transform.matrices, strict=True):
             if matrix.becomes is not None:
                 return (matrix.becomes == "complex") == (dim in todo)
@@ -125,7 +125,7 @@ class Problem:
 
     @functools.cached_property
     def best_dots(self) -> tuple[Dot, ...]:
-        """The `dots`, without any that another matches in speed and beats in accuracy."""
+        """The `dots`, without any as fast as another and less accurate."""
         rate, best = self.machine.chip.product_rate, dict[int, Dot]()
         for dot in sorted(self.dots, key=lambda dot: (-rate(dot.tier), dot.error)):
             best.setdefault(dot.multiplications, dot)

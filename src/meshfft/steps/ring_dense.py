@@ -43,14 +43,14 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
     """A dense matrix along one dimension, over a ring; for the KDFT a Vandermonde matrix (Algorithm 1).
 
     Blocks travel: a device has the matrix rows of its result and receives the columns' shards one by one. If
-    `transposed`, sums travel. Blocks of the matrix are made where they are used, a run of columns at a time.
+    `transposed`, sums travel. Blocks of the matrix are made where used, a run of columns at a time.
     """
 
     cuts: Cuts  # of the result
     dot: Dot
     slot: int | None = None  # of the matrix's operand
     transposed: bool = False  # apply the transpose
-    two_way: bool = False  # round the ring
+    two_way: bool = False  # send both ways round the ring
     real: bool = False  # the block is real, and sent as such
     tiled: bool = False  # multiply in tiles that fit caches; blocks are arrays, else split complex
     keeps: ClassVar[bool] = False  # its operand has the rows of the matrix
@@ -91,8 +91,8 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return hops(layout.parts[self.dim], self.transposed)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose the same bfloat16 terms; the loss in their sums on TPUs was not measured. Without a loss
-        in sums, products of three terms lose at most one rounding.
+        """Equal numbers lose the same bfloat16 terms; the loss in their sums on TPUs was not measured. Without one,
+        products of three terms lose at most one rounding.
         """
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
         sums = equal_error(n, self.dot, itemsize) * (self.tiled or self.dot.run > 0)
@@ -222,7 +222,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return (held + (chip.side == 1 and not layout.even)) * block + (2 if chip.planes else 4) * out + made * column
 
     def _peak_in_tiles(self, block: int, out: int, layout: Layout) -> int:
-        """Peak bytes on CPUs: over two shards a block is cleared twice, an uneven result once at the end."""
+        """On CPUs, over two shards, a block is cleared twice, an uneven result once at the end."""
         parts, after, columns = layout.parts[self.dim], self.after(layout), layout.block[self.dim]
         rows, lines = after.block[self.dim], math.prod(layout.block) // max(columns, 1)
         element = max(block // max(lines * columns, 1), out // max(lines * rows, 1))

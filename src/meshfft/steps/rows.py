@@ -97,7 +97,7 @@ class Band(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Rows of a band from one device to another, with offsets in their blocks."""
+    """Rows of a band between two devices, with offsets in their blocks."""
 
     sender: int
     receiver: int
@@ -125,8 +125,8 @@ class Bands(OneDim):
 
         new[target + i] += weight old[source + i],   0 <= i < rows,   for every band; new is 0 elsewhere
 
-    A device's rows may go to several devices. In each round, one permute, or none if rows stay, every device sends and
-    receives at most one segment. All send as many rows as the longest segment; receivers drop the excess.
+    In each round, one permute, or none if rows stay, every device sends and receives at most one segment. All send as
+    many rows as the longest segment; receivers drop the excess.
 
     A band of all rows pads or crops the dimension; a band of some rows clears the rest.
     """
@@ -220,7 +220,7 @@ class Bands(OneDim):
 
 @functools.lru_cache(maxsize=1024)
 def _rounds(step: Bands, layout: Layout) -> tuple[Together, ...]:
-    """Segments in rounds: the longest first, each in the first round with both devices free."""
+    """The longest segments first, each in the first round with both devices free."""
     rounds: list[list[Segment]] = []
     for segment in sorted(_segments(step, layout), key=lambda segment: -segment.rows):
         for others in rounds:

@@ -72,7 +72,9 @@ class Wired(Sends):
         return self if same else dataclasses.replace(self, wire=dataclasses.replace(self.wire, room=room))
 
     def on_arrays(self, function: Callable[[Array], Array], block: Block) -> Block:
-        """Applies a function that sends to an array or each plane; to a complex array if planes share a message."""
+        """Applies a function that sends to an array or each plane, or to both as one complex array if they share a
+        message.
+        """
         return in_complex(function, block) if self.lossy else jax.tree.map(function, block)
 
 
@@ -109,7 +111,7 @@ class InChunks(Sends):
 
 
 def wired(step: Step, layout: Layout, machine: Machine, wires: Wires) -> Step:
-    """The step with its wires: the outer one if a message leaves a domain, except in an inner stage."""
+    """The step over the outer wire if a message leaves a domain, except in an inner stage."""
     differ = step.sends and wires.inner != wires.outer
     if differ and not any(map(machine.leaves, step.work(layout, 8, machine.chip).moves)):
         wires = Wires(wires.inner, wires.inner)

@@ -142,7 +142,7 @@ class InPlace(InChunks):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
-        """All cut dimensions but `dim`, or one of them, with or without the uncut ones."""
+        """Steps for all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
         if problem.sliced or not (problem.large(layout) and layout.even and problem.any_engine):
             return
         roots = {d: m for d, m in ready(todo).items() if isinstance(m, Roots) and m.has_fft}

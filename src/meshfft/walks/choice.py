@@ -192,7 +192,7 @@ def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str
 
 
 def _cut_by(layout: Layout, dim: int, cuts: Sequence[Cut]) -> Layout:
-    """The layout with a dimension cut evenly by these axes, outermost first."""
+    """The layout with a dimension cut evenly by these axes."""
     size = layout.shape[dim]
     return layout.replace(dim, size, even_cuts(size, [(cut.axis, cut.parts) for cut in cuts]))
 

@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Face(NamedTuple):
-    """A visible side of a block: its corners, x to the right and y down, its device, and its lightening."""
+    """A visible side of a block: corners, x to the right and y down, device, and lightening."""
 
     corners: list[np.ndarray]
     device: int

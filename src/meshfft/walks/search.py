@@ -127,7 +127,7 @@ def _search(problem: Problem, memory: float, weight: float, budget: float, count
 
 
 def _nodes(problem: Problem, path: tuple[Step, ...]) -> set[Node]:
-    """The nodes of a path; a path back to one is no new walk."""
+    """A path's nodes; a path back to one is no new walk."""
     done = itertools.accumulate(path, lambda done, step: done.union(step.dims), initial=frozenset[int]())
     return set(zip(reached(problem.start, path), done, strict=True))
 
@@ -150,7 +150,7 @@ def _at_once(problem: Problem, memory: float) -> list[tuple[float, tuple[Step, .
 
 
 def _renamed(node: Node) -> object:
-    """A key for nodes that differ only in axis names: without a goal and a network their remaining costs are equal."""
+    """Nodes that differ only in axis names cost the same without a goal and a network."""
     layout, done = node
     names = dict[str, int]()
     cuts = [[(names.setdefault(cut.axis, len(names)), cut.parts, cut.span) for cut in one] for one in layout.cuts]

@@ -1,7 +1,6 @@
 """A walk: steps through layouts, from the input to the result.
 
-Reversed and transposed steps give the transposed matrix, their conjugates the adjoint; the inverse is the scaled
-adjoint.
+Reversed, transposed steps give the transposed matrix, their conjugates the adjoint; the inverse is the scaled adjoint.
 """
 
 import dataclasses
@@ -38,7 +37,7 @@ class Walk:
     steps: tuple[Step, ...]
     scale: float = 1.0  # of the result
     planes: bool = False  # all steps use split complex: a complex array is split once and joined once
-    real: bool = False  # the input is
+    real: bool = False  # the input is real
 
     @functools.cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -58,7 +57,7 @@ class Walk:
 
     @property
     def taking(self) -> tuple[tuple[int, Takes, Layout], ...]:
-        """(slot, step, layout before it) for each step with an operand."""
+        """(slot, step, layout before it) for steps with an operand."""
         slots = ((slot_of(step), step.takes, layout) for step, layout in self.pairs)
         return tuple((slot, step, layout) for slot, step, layout in slots if step and slot is not None)
 
@@ -159,7 +158,7 @@ class Walk:
         return dataclasses.replace(self, steps=tuple(steps))
 
     def apply(self, block: Block, *operands: object) -> Block:
-        """Applies the steps to one device's block; `operands` are indexed by slot."""
+        """Applies the steps to a device's block; `operands` are indexed by slot."""
 
         def run(block: Block | Pieces) -> Block:
             for j, (step, layout) in enumerate(self.pairs):
