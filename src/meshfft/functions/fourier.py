@@ -1,7 +1,8 @@
 """numpy.fft's transforms of sharded arrays, and those of scipy.fft alone: complex, real, and Hermitian.
 
-The halved dimension of a real transform, the last of `axes`, is transformed first forward and last back, so that the
-exchanges outside of it are real.
+Mesh axes that do not divide a result move to dimensions that they divide; if there is none, or for a PaddedArray, the
+result is a PaddedArray. The halved dimension of a real transform, the last of `axes`, is transformed first forward and
+last back, so that the exchanges outside of it are real.
 """
 
 from typing import Unpack

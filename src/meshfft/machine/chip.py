@@ -35,19 +35,19 @@ class Chip:
     clock: Figure | None = None  # cycles per second
     devices: int = 1  # JAX devices on a chip, which share its links
     megacore: bool = False  # JAX joins these into one device by default
-    torus: tuple[int, ...] = ()  # longest axes of a torus of chips; () if every device reaches every other
+    torus: tuple[int, ...] = ()  # longest axes of a torus of chips; () if all devices are linked alike
     side: int = 1  # rows and columns of the matrix unit, to which products are padded
     scratch: Figure | None = None  # bytes of VMEM, for vector-unit kernels
-    cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
+    cached: bool = False  # columns of a block stay in cache between stages of a local FFT
     # unit that multiplies float64 slices (numerics/slices.py); "long" if sums leave VMEM
     unit: str = ""
     splits: bool = False  # multiplies float32 as bfloat16 terms by default
     run: int = 0  # terms of a product that one float adds, one by one; 0 if unknown, or by tiles (CPUs)
     rounding: float = 1.0  # errors of its FFTs and sums over those of a CPU
     refuses_bfloat16: bool = False  # the compiler refuses bfloat16 products in a kernel (libtpu 0.0.52)
-    planes: bool = False  # complex numbers are stored as two arrays, real and imaginary
+    planes: bool = False  # complex numbers are two arrays, real and imaginary
     overlaps: bool = False  # sends while it computes
-    domain: Figure | None = None  # most devices per fast network; None if the torus or the host determines it
+    domain: Figure | None = None  # most devices per fast network; None if torus or host determines it
     outer: Figure | None = None  # bytes per second one way from a device to other domains, its share of an adapter
     sharing: int = 1  # devices that share an adapter; 0: all of a domain
     start: Figure | None = None  # seconds that a message to another domain takes beside its bytes

@@ -17,12 +17,12 @@ from ..layout.layout import hashed_once
 from .chip import Chip
 from .network import Load, Network, collective_load, pair_load, ring_domains
 
-ALONE = Load(inner=1.0, far=1)  # of a move where every device reaches every other alike
+ALONE = Load(inner=1.0, far=1)  # of a move where all devices are linked alike
 
 
 class Move(NamedTuple):
-    """Over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each; or one of
-    network.STAGES.
+    """Exchanges over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each; or
+    one of network.STAGES.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Work:
     matrix_flops: int = 0  # real operations of matrix products, padded to the matrix unit, passes not counted
     tier: str = "float32"  # precision of these products
     vector_flops: int = 0  # other real operations: FFT butterflies, phases
-    kernel_flops: int = 0  # real operations of vector-unit kernels, which cost their cycles
+    kernel_flops: int = 0  # of vector-unit kernels, which cost their cycles
     kernel_cycles: int = 0  # cycles of these kernels, or of their memory traffic if longer
     memory_bytes: int = 0  # read and written outside products and kernels
     fed_bytes: int = 0  # read and written by the products, at the same time
@@ -85,7 +85,7 @@ class Seconds(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Machine:
     chip: Chip
-    network: Network | None = None  # None if every device reaches every other alike
+    network: Network | None = None  # None if all devices are linked alike
     devices: int = 1
     device: jax.Device | None = None  # a local device for kernel trials
     failed: tuple[str, ...] = ()  # kernels that failed there; XLA's replace them
@@ -126,7 +126,7 @@ class Machine:
         if self.network is not None and work.moves:
             return sum(map(self.move_seconds, work.moves))
         starts, rate = work.hops + work.all_to_alls, self.chip.link.value
-        if self.network is not None:  # a bound of the search, which does not know where bytes go
+        if self.network is not None:  # the search's bound: it does not know where bytes go
             return work.sent_bytes / (rate + self.chip.outer.value if self.chip.outer else rate)
         if work.matrix_flops:
             starts += work.hops + work.parts  # for a hop's imaginary part, and for each product

@@ -1,7 +1,9 @@
 """A network of two levels: domains of near devices (TPU slices, GPU nodes, hosts), joined by a slower network.
 
 A message inside a domain takes its torus or switch; one to another domain takes its device's adapter, which several
-devices may share: the load per device is the bytes of all its messages over the devices that share it.
+devices may share. Its load per device is
+
+    bytes of all messages that leave through the adapter / devices that share it
 
 Invariant: with one domain nothing leaves, and the loads are those of its torus.
 """
@@ -14,14 +16,14 @@ import numpy as np
 
 from .torus import Order, Torus, exchange, exchange_load, hops, loads, ring, ring_load, rings_of
 
-EFFICIENCY = 0.7  # assumed share of the busiest link's rate that an all-to-all of many messages reaches on a torus
+EFFICIENCY = 0.7  # assumed share of the busiest link's rate in an all-to-all of many messages on a torus
 STAGES = ("inner all-to-all", "outer all-to-all")  # of an all-to-all inside each domain, then between domains
 
 
 class Network(NamedTuple):
     """The device at each position of a mesh; `kind` names the rule."""
 
-    torus: Torus | None  # of each domain; None if every device there reaches every other alike
+    torus: Torus | None  # of each domain; None if its devices are linked alike
     order: Order  # device in its domain
     names: tuple[str, ...]
     kind: str = "given"

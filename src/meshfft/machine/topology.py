@@ -185,8 +185,8 @@ def placed(
 
 @functools.lru_cache(maxsize=64)
 def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
-    """A mesh's chip, the domains of its devices, and the torus if they have coordinates; one device without a mesh.
-    Abstract meshes of GPUs fill node after node.
+    """The machine of a mesh: its chip, the domains of its devices, and the torus if they have coordinates; one device
+    without a mesh. Abstract meshes of GPUs fill node after node.
     """
     if not isinstance(mesh, Mesh):
         kind = getattr(mesh, "abstract_device", None)

@@ -103,7 +103,7 @@ def ring_load(torus: Torus, order: Order, axes: tuple[int, ...], two_way: bool =
 
 def exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
     """Blocks over the busiest link in an all-to-all over mesh axes, 1/p of a block to each of p devices."""
-    if math.prod(order.sizes[a] for a in axes) == torus.size:  # positions do not matter
+    if math.prod(order.sizes[a] for a in axes) == torus.size:  # all send to all: positions do not matter
         order, axes = Order.of(np.arange(torus.size)), (0,)
     return _exchange_load(torus, order, tuple(sorted(axes)))
 

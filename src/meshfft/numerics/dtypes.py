@@ -61,7 +61,7 @@ class Error(NamedTuple):
         return Error(noise, equal, lost, math.prod(error.condition for error in every))
 
 
-SHORT_TERMS = 256  # of a product on a GPU, whose float sums lose in proportion; each run passes over the result
+SHORT_TERMS = 256  # of a product on a GPU, whose sums lose in proportion; each run passes over the result
 LONGEST = 65536  # terms up to which a tier's error is valid
 UNITS = ("int8", "int8 long", "bf16")  # that multiply slices on TPUs
 ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # of sums in float64, or in pairs of float32
@@ -120,10 +120,10 @@ MOST_DIMENSIONS = 3  # assumed when an error bound selects a tier
 class Dot(NamedTuple):
     """A precision tier, and the real multiplications per complex one.
 
-    Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d): three quarters of the
-    work, 1.4 times the error, and less relative accuracy for small imaginary parts. `unit`, one of UNITS, multiplies
-    slices on a device without float64, whose values are pairs of float32. A float adds `run` terms one by one; 0 if
-    unknown, or by tiles.
+    Gauss's three for (a + ib)(c + id) are (a + b) c, a (d - c) and b (c + d): three quarters of the work of four, 1.4
+    times the error, and less relative accuracy for small imaginary parts. `unit`, one of UNITS, multiplies slices on a
+    device without float64, whose values are pairs of float32. A float adds `run` terms one by one; 0 if unknown, or by
+    tiles.
     """
 
     tier: str
@@ -191,7 +191,7 @@ def reaches(tier: str, error: float) -> bool:
 
 
 def check_reached(precision: Precision, error: float, beside: str = "") -> None:
-    """Raises ValueError if the error exceeds the requested bound."""
+    """Raises ValueError if the error exceeds the bound: tiers are chosen before the walk is known."""
     if isinstance(precision, float) and not error <= precision:
         raise ValueError(
             f"precision {precision:g} is out of reach of this transform, whose error may be {bound(error)}: "

@@ -1,8 +1,8 @@
 """`product` of arrays for machines with caches, and its memory.
 
-A tile is split, multiplied, summed over all matrices and joined in the cache; a result as large as a block replaces the
+A tile is split, multiplied, summed over all matrices and joined in cache; a result as large as a block replaces the
 last block. Sums of more than SINGLE runs of COLUMNS use two floats (Kahan), with the error of one run: a complex array
-per plane has the sum and what it lost, since XLA updates one array in place but would copy two for every tile.
+per plane has the sum and what it lost, as XLA updates one array in place but would copy two for every tile.
 """
 
 import functools
@@ -181,9 +181,9 @@ def bytes_at_once(
         bytes = columns of matrices at once * rows + slices of a tile + real products of its groups of columns
 
     XLA makes all matrices outside loops at once, and one more in a loop, where tiles share memory. `shape` is that of a
-    matrix, made of `planes` real ones; `terms` has the matrices of each call; `products` counts the real products of a
-    group; `lines` counts positions beside the dimension; `itemsize` and `real` are bytes of the larger element and of
-    its real part.
+    matrix of `planes` real ones; `terms` has the matrices of each call; `products` counts a group's real products;
+    `lines` counts positions beside the dimension; `itemsize` and `real` are bytes of the larger element and of its real
+    part.
     """
     rows, columns = shape
     width, unrolled, looped, first = min(lines, WIDE_TILE if wide else TILE), list[int](), 0, 0

@@ -127,7 +127,7 @@ def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarr
 
 def embedding(size: int, multiple: int) -> int:
     """The least P >= 2 size - 1 that is a multiple of `multiple`, with no other prime factor above 5."""
-    from scipy import fft
+    from scipy import fft  # imported only when solving
 
     return multiple * int(fft.next_fast_len(-(-(2 * size - 1) // multiple), real=True))
 

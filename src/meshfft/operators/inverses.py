@@ -2,11 +2,11 @@
 
     V[k, n] = z_k^-n = exp(-n (log_radius_k + 2 pi i turns_k)),   phase and magnitude separately
 
-A factor of n is split so that its product with n < 2^29 fits in 53 bits. Phases have errors of 2e-17 of a turn, entries
-4e-16 on the circle and a relative 1e-15 off it.
+A factor of n is split so that its product with n < 2^29 fits in 53 bits. Errors: phases 2e-17 of a turn, entries 4e-16
+on the circle and a relative 1e-15 off it.
 
-V = Vs D with D = diag(rho^-n) and rho the geometric mean of the radii; only Vs is inverted. Invariant: W Vs = I up to
-eps times the condition number of Vs, which is reported; the result is D^-1 W. Square Vs: LU, or Newton interpolation
+V = Vs D with D = diag(rho^-n), rho the geometric mean of the radii; only Vs is inverted. Invariant: W Vs = I up to eps
+times the condition number of Vs, which is reported; the result is D^-1 W. Square Vs: LU, or Newton interpolation
 (Björck and Pereyra 1970) if its residual is smaller. More points: QR. With a weight, the minimiser of ||Vs y - b||^2 +
 (tikhonov sigma_max)^2 ||y||^2, or no singular values below truncation sigma_max.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from ..numerics.phases import Floats
 
-_DIGITS = 2.0**24  # times an integer of 29 bits is exact in float64
+_DIGITS = 2.0**24  # 24 bits, whose products with 29 are exact in float64
 _BLOCK = 2**18  # entries made at a time
 _QUARTERS = np.array([1, -1j, -1, 1j])
 _INTERPOLATION = 512  # most points for Newton interpolation
@@ -120,7 +120,7 @@ def _check_weights(tikhonov: float | None, truncation: float | None) -> None:
 def _distinct(turns: np.ndarray, logs: np.ndarray) -> int:
     angle = turns - np.rint(turns)
     points = np.stack([np.where(angle == 0.5, -0.5, angle), logs], axis=1)
-    return len(np.unique(points + 0.0, axis=0))  # makes -0.0 0.0
+    return len(np.unique(points + 0.0, axis=0))  # -0.0 + 0.0 is 0.0
 
 
 def _solve(matrix: np.ndarray, tikhonov: float | None, truncation: float | None) -> Inverse:

@@ -48,7 +48,7 @@ class Matrix(abc.ABC):
     conjugated: bool = False
     planes: int = 2
 
-    if TYPE_CHECKING:  # fields of subclasses, whose defaults properties would be
+    if TYPE_CHECKING:  # dataclasses would take properties here for defaults of fields
 
         @property
         def rows(self) -> int: ...

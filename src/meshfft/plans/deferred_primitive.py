@@ -255,7 +255,7 @@ def _batch(
 
 @functools.lru_cache(maxsize=1)
 def _needs_devices() -> ClosedJaxpr:
-    """A program, as a parameter of an equation, that makes JAX compile only for known devices."""
+    """A program that JAX compiles only for known devices, like equations with it as a parameter."""
     call = custom_partitioning(lambda x: x)
     call.def_partition(lambda *_: None, lambda *_: None, sharding_rule="d -> d")
     return jax.make_jaxpr(call)(ShapeDtypeStruct((1,), np.float32))

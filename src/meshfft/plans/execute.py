@@ -67,8 +67,8 @@ def applied(
     plain = not planes and stored[0].dtype == dtype
     program, begun = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
     results = in_turn(program, stored, operands)
-    if any(map(on_host, stored)):  # the program reads the caller's memory
-        results[0].block_until_ready()  # as all are
+    if any(map(on_host, stored)):  # the program reads memory that the caller may write to
+        results[0].block_until_ready()
     if begun:
         _tell(time.perf_counter() - begun[0])
         begun.clear()

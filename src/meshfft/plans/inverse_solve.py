@@ -35,7 +35,7 @@ Arrays = tuple[AnyStored, ...]
 SOLVERS = ("direct", "iterative", "auto")
 ITERATIVE = "conjugate gradients"
 ITERATIONS = 1000  # per round
-DIRECT = 1024  # samples and unknowns that "auto" inverts on the host, in 1.5 s, once
+DIRECT = 1024  # most samples and unknowns that "auto" inverts on the host, in 1.5 s, once
 CONJUGATE = "conjugate transform"  # of uniform samples; needs no table
 
 
@@ -177,7 +177,7 @@ def _iterative(system: System) -> tuple[bool, ...]:
 
 
 def _chosen(system: System, j: int) -> bool:
-    """Conjugate gradients solve for traced points, and large well-conditioned systems."""
+    """Whether conjugate gradients solve a dimension: for traced points, and large well-conditioned systems."""
     points, matrix, size = system.points[j], system.forward.matrices[j], system.goal.shape[system.forward.dims[j]]
     if points is None or points.angle is None or system.solver == "direct":
         return False

@@ -34,7 +34,7 @@ from ..walks.walk import Walk
 from .execute import furnish, sound_walk, walked
 from .primitive import Operands
 
-ATTAINABLE = 0.1  # most precision times squared condition number: refinement diverges beyond
+ATTAINABLE = 0.1  # most precision times squared condition number with which refinement converges
 PADDED = 2  # most storage of an uncut layout, relative to the array
 # Operands of V and V^H, eigenvalues on the circle, growth of the radii.
 SolveNumbers = tuple[Operands, Operands, Array | None, Array]
@@ -94,7 +94,7 @@ def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
     """The layout with a dimension's axes moved to others, if that needs little padding."""
     mapped, cuts = mapped_axes(mesh), layout.cuts[dim]
     if layout.parts[dim] == 1 or (mapped and mapped != set(axis_sizes(mesh))):
-        return layout  # mapped axes cut first, which few layouts allow
+        return layout  # mapped axes cut first, which not every layout allows
     free, best = layout.replace(dim, layout.shape[dim], ()), layout
     least = PADDED * math.prod(layout.shape) + 1
     for targets in itertools.product([d for d in range(layout.ndim) if d != dim], repeat=len(cuts)):

@@ -71,7 +71,6 @@ def fastest(plans: Sequence[Plan], tell: Tell = lambda part, done: LOG.info(part
 
 
 def _recalled(facts: Mapping[str, object], count: int) -> list[float]:
-    """The kept seconds; none if missing or damaged."""
     found = (recall(FOLDER, facts) or {}).get("seconds")
     if not isinstance(found, list) or len(found) != count:
         return []
@@ -100,7 +99,7 @@ def _of_first(values: list[float], devices: Sequence[jax.Device]) -> list[float]
 
 
 def _timed(plans: Sequence[Plan], tell: Tell) -> list[float]:
-    """Infinite for a plan that cannot run, or if time is up."""
+    """Seconds of each plan; infinite if it cannot run or time is up."""
     begun, devices, failure = time.perf_counter(), _devices(plans[0].mesh), None
     arrays, runs = dict[tuple[object, ...], AnyStored](), dict[Plan, list[float]]()
     for number, plan in enumerate(plans, 1):

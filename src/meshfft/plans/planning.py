@@ -30,7 +30,7 @@ from .request import Setting
 from .table import memory_words
 
 MOST_TRIALS = 5  # of walks by effort="measure"
-STAYING = ("kdft", "cooley-tukey")  # methods that leave the cuts of dimensions unchanged
+STAYING = ("kdft", "cooley-tukey")  # that leave the cuts of dimensions unchanged
 _kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
@@ -282,7 +282,6 @@ def rank(plan: Plan) -> tuple[bool, float]:
 
 
 def laid_out(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
-    """The layout of an array; by default mesh axis i cuts dimension i."""
     shape, sizes = integers(shape, "shape"), axis_sizes(mesh)
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} has a negative size: give sizes of 0 or more")

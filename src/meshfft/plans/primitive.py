@@ -124,7 +124,7 @@ def _abstract(x: jax.core.ShapedArray, *_: jax.core.ShapedArray, job: Job) -> li
 
 
 def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> tuple[list[Array], list[Tangent]]:
-    """Linear in the array and in matrices; `_along_operand` is for samples."""
+    """The walk is linear in the array and in matrices; `_along_operand` is for samples."""
     out, changes = None, job.operands(tangents)
     arguments, given = primals, job
     if needs_anchor(job.mesh) and not job.anchored:  # only an anchor shows the transposed walk its devices
@@ -146,7 +146,6 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> 
 
 
 def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job: Job) -> list[Array]:
-    """The walk with a tangent in place of an input."""
     if not _moves(tangents[at]):
         return []
     values = list(primals)
@@ -177,7 +176,6 @@ def _along_operand(
 
 
 def _scaled(arrays: Sequence[Array], factor: Planes) -> list[Array]:
-    """An array or planes times the planes of a broadcastable factor, if any."""
     if not factor:
         return list(arrays)
     re, *rest = (part.astype(real_dtype(arrays[0].dtype)) for part in factor)

@@ -42,7 +42,7 @@ class Step(abc.ABC):
         """Lower bounds on the cost of this kind, none if another's hold. Too high a bound loses walks."""
         return Least()
 
-    if TYPE_CHECKING:  # some steps have a field, whose default a property would be
+    if TYPE_CHECKING:  # dataclasses would take a property here for the default of a step's field
 
         @property
         def dims(self) -> tuple[int, ...]:

@@ -40,11 +40,11 @@ from .sends import Wired
 PASSES = 4  # over the block: to send it, and to pack, unpack or (GPU) transpose it once (docs/speed.md)
 STRIDED = 8  # more if chunks cut the last dimension: runs are short
 PACKED_PASSES = 6  # packing, exchanging and unpacking each read and write the block
-STAGE_PASSES = 4  # more for a second stage, which packs and unpacks too
-WIRE_PASSES = 2  # more to encode and decode; encoding first finds the largest number of each run
+STAGE_PASSES = 4  # more for a second stage
+WIRE_PASSES = 2  # more to encode and decode; encoding first finds each run's largest number
 TILED_WIRE_PASSES = 22  # by XLA in tiled memory: 22.4 for int16, 23.5 for int24, 8192^3 on v3
 TILED_PASSES = 8  # in tiled memory, packing and unpacking also transpose tiles
-MOST_CHUNKS = 16  # most devices to receive a chunk each, as each chunk is an array in the program
+MOST_CHUNKS = 16  # most devices to receive a chunk each: every chunk is an array
 
 
 def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> tuple[tuple[AxisMove, Layout], ...]:
@@ -62,7 +62,7 @@ class Exchange(Wired, Chunked):
     moves: tuple[AxisMove, ...]  # in order; no axis moves twice, or into a dimension that another left
     chunks: Grid = ()  # of each share; an all-to-all each
     packed: bool = False
-    stages: Stages = ()  # of a packed move in two all-to-alls, inside domains and then between them
+    stages: Stages = ()  # of a packed move: inside domains, then between them
     near: Wire | None = None  # of the first stage; None if the second shares it
     dims: ClassVar[tuple[int, ...]] = ()
 
@@ -80,7 +80,7 @@ class Exchange(Wired, Chunked):
             yield from (step for one in single for step in one._in_stages(problem))
             return
         reached, queue = set[Layout](), [(cls(()), layout)]
-        for done, at in queue:  # grows: one exchange of few shares per reachable layout
+        for done, at in queue:  # grows: one exchange of few shares per layout
             for move, after in axis_moves(problem, at, todo):
                 step = cls((*done.moves, move))
                 few = switched or step.parts <= MOST_CHUNKS
@@ -193,7 +193,7 @@ class Exchange(Wired, Chunked):
         return block if source == kept else resize_each(block, (source,), (after[source],))
 
     def _apply_at_once(self, block: Block, layout: Layout) -> Block:
-        """Several moves packed: each adds a leading dimension for its shares."""
+        """The packed exchange of several moves: each adds a leading dimension for its shares."""
         stages, share = list(self._stages(layout)), self.share(layout)
         counts = tuple(move.parts for move in self.moves)
 

@@ -103,7 +103,6 @@ class Halo(OneDim, Wired):
         return kept
 
     def _count(self, bare: Layout) -> Array | int:
-        """This device's cells; the last block may have fewer."""
         counts = bare.counts(self.dim)
         if (counts == counts[0]).all():
             return int(counts[0])

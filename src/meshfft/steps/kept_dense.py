@@ -123,7 +123,6 @@ class KeptRows:
 
     @property
     def nbytes(self) -> int:
-        """On each device."""
         return self.step.nbytes(self.layout, self.real.itemsize * (1 if self.step.real else 2))
 
     def operand(self, real: DTypeLike) -> object:

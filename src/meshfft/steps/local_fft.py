@@ -27,7 +27,7 @@ from .base import Chunked, Kernels, MatrixStep, Step, names
 from .problem import Held, Least, Numbers, Problem, ready
 
 TRIG_ROUNDINGS = 2.5  # around a cosine transform's FFT: two products before, one or two after
-TRIG_PASSES = 8  # besides the FFT: samples are reordered and weighted before, rotated and weighted after
+TRIG_PASSES = 8  # besides the FFT: reorder and weight before, rotate and weight after
 
 
 @dataclasses.dataclass(frozen=True)

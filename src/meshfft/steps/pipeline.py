@@ -25,7 +25,7 @@ from .sends import InChunks
 
 COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
-SUBLANES = 8  # of a tile
+SUBLANES = 8  # rows of a tile
 MISALIGNED = 29  # more if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
 CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
@@ -75,7 +75,7 @@ class Pipeline(InChunks, Kernels):
             sent = sum(exchange.message_bytes((2, *one), itemsize // 2) for one in shares)
         else:
             peak = ends + 2 * max(work.peak_bytes for work in works) // many
-            if self.numbers.dots:  # slices of a chunk do not shrink with the block; pairs of float32 for the ends
+            if self.numbers.dots:  # a chunk's slices do not shrink with the block; pairs of float32 for the ends
                 one = layout.resize(self.dim, max(layout.shape[self.dim] // many, 1))
                 alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
                 peak = ends + 3 * block + 2 * max(alive)

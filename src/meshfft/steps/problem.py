@@ -19,9 +19,9 @@ from ..operators.matrices import Matrix
 from ..operators.transform import Transform
 
 RINGS = ("auto", "one-way", "two-way")
-ENGINE_OPTIONS = ("auto", "xla")  # of local FFTs
+ENGINE_OPTIONS = ("auto", "xla")
 BY_XLA = "engine='xla'"  # the remedy where kernels fail
-EFFORTS = ("model", "measure")  # the walk that is fastest by the model, or in trials
+EFFORTS = ("model", "measure")
 LARGE_BYTES = 2**18  # least bytes of a block processed in cached chunks
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout
 

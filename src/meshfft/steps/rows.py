@@ -34,8 +34,8 @@ class Roll(OneDim):
 
         the last r rows of the block of d - q - 1, then the first B - r rows of that of d - q   (mod p, in ring order)
 
-    A shift sends at most one block, in two permutes. If the last blocks are padded, a second shift, by `by - n`, gives
-    the positions before `by`.
+    A shift sends at most one block, in two permutes. If blocks are padded, a second one, by `by - n`, gives the
+    positions before `by`.
     """
 
     by: int
@@ -220,7 +220,7 @@ class Bands(OneDim):
 
 @functools.lru_cache(maxsize=1024)
 def _rounds(step: Bands, layout: Layout) -> tuple[Together, ...]:
-    """The longest segments first, each in the first round with both devices free."""
+    """Segments in rounds: the longest first, each in the first round with both devices free."""
     rounds: list[list[Segment]] = []
     for segment in sorted(_segments(step, layout), key=lambda segment: -segment.rows):
         for others in rounds:

@@ -130,7 +130,7 @@ def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class InPlace(InChunks):
-    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks of the block, in place.
+    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks, in place.
 
         for each chunk of rows of dimension `dim`:
             the axes that cut the transformed dimensions move to `dim`      one all-to-all

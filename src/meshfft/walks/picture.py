@@ -75,7 +75,7 @@ def faces(layout: Layout, sizes: Mapping[str, int]) -> list[Face]:
 
 
 def colour(device: int, count: int, light: float = 0.0) -> str:
-    """As #rrggbb: one of COLOURS, or a hue for more devices."""
+    """A device's colour as #rrggbb: one of COLOURS, or a hue for more."""
     named = COLOURS[device % len(COLOURS)]
     rgb = [int(named[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     if count > len(COLOURS):

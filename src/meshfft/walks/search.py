@@ -1,9 +1,9 @@
 """The search: the cheapest walk between two layouts over every step of a method.
 
 A node is (layout, dimensions transformed), an edge a step priced in modelled seconds. Dijkstra's algorithm, with a
-lower bound on the remaining cost (A*), finds the shortest path: slabs, pencils, blocks, mixed algorithms, output orders
+lower bound on the remaining cost (A*), finds the shortest path; slabs, pencils, blocks, mixed algorithms, output orders
 and idle mesh axes are all paths. Steps after a transform, such as interpolation, are priced at each final layout; a
-step that does all at once, such as the sum at scattered points, is one more edge.
+step that does all at once is one more edge.
 """
 
 import bisect
@@ -150,7 +150,7 @@ def _at_once(problem: Problem, memory: float) -> list[tuple[float, tuple[Step, .
 
 
 def _renamed(node: Node) -> object:
-    """Nodes that differ only in axis names cost the same without a goal and a network."""
+    """A key for nodes that differ only in axis names, which cost the same without a goal and a network."""
     layout, done = node
     names = dict[str, int]()
     cuts = [[(names.setdefault(cut.axis, len(names)), cut.parts, cut.span) for cut in one] for one in layout.cuts]
@@ -197,9 +197,9 @@ class _Ahead:
     """A lower bound on the remaining seconds at a node.
 
     A dimension to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's, that cut
-    must leave; a dimension that lacks a cut of the goal's must receive it. One move cannot do both: axes that leave are
-    cut outside axes that return with them. If one exchange may do several moves, `_moves` counts exchanges, and
-    `_mixed` combines rings with opened dimensions.
+    must leave; a cut that only the goal has must arrive. One move cannot do both: axes that leave are cut outside axes
+    that return with them. If one exchange may do several moves, `_moves` counts exchanges, and `_mixed` combines rings
+    with opened dimensions.
     """
 
     def __init__(self, problem: Problem, shape: tuple[int, ...]) -> None:

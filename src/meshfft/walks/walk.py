@@ -70,8 +70,8 @@ class Walk:
         return tuple(size == 1 for size in sizes)
 
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
-        """Cost of each step on one device, for complex numbers of `itemsize` bytes. Without a matrix unit, all rings
-        but a last one also hold the walk's result.
+        """Each step's cost on one device, for complex numbers of `itemsize` bytes. Without a matrix unit, all rings but
+        a last one also hold the walk's result.
         """
         sizes = [itemsize // 2 if real else itemsize for real in self.reals]
         blocks = [math.prod(at.block) * size for at, size in zip(self.layouts, sizes, strict=True)]
@@ -197,14 +197,13 @@ class Walk:
         return dataclasses.replace(self, start=start, steps=tuple(step.insert(dim) for step in self.steps))
 
     def stages(self) -> tuple["Walk", ...]:
-        """A walk for each step."""
         scales = (*[1.0] * (len(self.steps) - 1), self.scale)
         parts = zip(self.pairs, scales, self.reals[:-1], strict=True)
         return tuple(Walk(at, (step,), by, self.planes, real) for (step, at), by, real in parts)
 
 
 def fused(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, ...]:
-    """The steps, adapted to their neighbours. Exchanges send chunks of one size if they can, and local steps cut blocks
+    """The steps, adapted to their neighbours. Exchanges send chunks of one size if possible, and local steps cut blocks
     like the exchange beside them; the compiler then drops each join that the next step cuts again.
     """
     every, sending = list(steps), dict[int, tuple[Chunked, Layout, tuple[int, ...]]]()
