@@ -82,7 +82,6 @@ def _plans(
     options: Options,
     orthogonalize: bool | None,
 ) -> tuple[Plan, ...]:
-    """One plan, or one per repetition of a dimension."""
     change = becomes(kind, inverse)
     if change == "complex" and not setting.real:
         given = f"{setting.dtype}" if setting.many == 1 else "two planes"

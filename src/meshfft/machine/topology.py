@@ -42,8 +42,8 @@ Named = str | os.PathLike[str] | Topology
 def topology(name: Named) -> Topology:
     """The machine of a file of `meshfft measure`, or of a name: "v3:32x32", "4*h100:8" or "2*v5p:8x8x8@5GB/s".
 
-    A name has the number of domains and a star, if several; the chip; a domain's chips along each torus axis, or its
-    number of devices; and, after @, the rate from one device to other domains.
+    A name has the number of domains and a star, if several; the chip; a domain's chips along each torus axis, or number
+    of devices; and, after @, the rate from a device to other domains.
     """
     if isinstance(name, Topology):
         return name

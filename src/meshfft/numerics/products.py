@@ -52,7 +52,7 @@ class RealProduct(NamedTuple):
         return terms_of(matrix, self.terms) if self.terms else (matrix,)
 
     def laid(self, form: Terms) -> Terms:
-        """A matrix (rows, n) as (groups, rows, terms of a group), zero-padded."""
+        """From (rows, n) to (groups, rows, terms of a group), zero-padded."""
         return tuple(jnp.moveaxis(_grouped(part, 1, self.group), 1, 0) for part in form) if self.group else form
 
     def along(self, matrix: Terms, x: Array, dim: int) -> Array:
@@ -66,7 +66,7 @@ class RealProduct(NamedTuple):
         return y.reshape(-1, lines, width).swapaxes(0, 1)
 
     def dot(self, matrix: Array, x: Array, dim: int, last: bool = False) -> Array:
-        """A matrix from `laid` times dimension `dim` of an array; rows become the first or last dimension."""
+        """A matrix from `laid` times dimension `dim`; rows become the first or last dimension."""
         both = (matrix, 1 + (self.group > 0)), (_grouped(x, dim, self.group), dim + 1) if self.group else (x, dim)
         (a, of_a), (b, of_b) = reversed(both) if last else both
         if not self.group:

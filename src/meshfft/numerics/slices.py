@@ -185,7 +185,7 @@ def singles(y: Array, many: int) -> Terms:
 
 
 def limbs(parts: Terms, slices: int) -> list[Array]:
-    """Integers in units of the last slice, from sums of float32 in (-1, 1); the second has the slices after HIGH."""
+    """Integers in units of the last slice, from float32 sums in (-1, 1); the second has the slices after HIGH."""
     high, low = BITS * min(slices, HIGH) - 1, BITS * max(slices - HIGH, 0)
     first = jnp.round(parts[0] * jnp.float32(2.0**high))
     rests = (parts[0] - first * jnp.float32(2.0**-high), *parts[1:])

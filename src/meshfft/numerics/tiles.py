@@ -28,7 +28,7 @@ SINGLE = 4  # sums added in one float: four equal ones round correctly
 
 
 class Run(NamedTuple):
-    """A matrix's columns in one sum: real forms, stacked as re above im or not, and the block they multiply."""
+    """A matrix's columns in one sum: real forms, perhaps stacked as re above im, and their block."""
 
     forms: tuple[Terms, ...]
     stacked: bool

@@ -20,7 +20,7 @@ from .transform import Transform
 
 @dataclasses.dataclass(frozen=True)
 class Lowest(Matrix):
-    """A matrix's rows for its `count` lowest frequencies: 0, 1, ..., -2, -1 in FFT order, else the first ones.
+    """A matrix's rows for its `count` lowest frequencies in FFT order, else its first rows.
 
     The transpose, `onto` samples, has these columns.
     """

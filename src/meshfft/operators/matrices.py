@@ -102,8 +102,6 @@ class Matrix(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Roots(Matrix):
-    """Uniform samples of the unit circle: exp(sign 2 pi i k n / length)."""
-
     length: int
     sign: int
     rows: int
@@ -206,7 +204,7 @@ def limbs_of(
 
 @dataclasses.dataclass(frozen=True)
 class Samples(Matrix):
-    """Any samples of the z-plane: z_k^-n, or its conjugate; `unit` of the operand's angles, None for limbs."""
+    """`unit` is that of the operand's angles, None for limbs."""
 
     rows: int
     columns: int
@@ -234,7 +232,7 @@ class Samples(Matrix):
 
 @dataclasses.dataclass(frozen=True)
 class Dense(Matrix):
-    """Any matrix, as its rows: (planes, rows, columns), or split in terms, (forms, terms, rows, columns)."""
+    """The operand has rows (planes, rows, columns), or terms of them, (forms, terms, rows, columns)."""
 
     rows: int
     columns: int
@@ -250,7 +248,7 @@ class Dense(Matrix):
 
 @dataclasses.dataclass(frozen=True)
 class Blocks(Matrix):
-    """Any matrix whose blocks `function(rows, columns)` makes from int32 index vectors."""
+    """`function(rows, columns)` makes blocks from int32 index vectors."""
 
     function: Callable[[Array, Array], Array]
     rows: int

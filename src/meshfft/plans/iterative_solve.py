@@ -2,8 +2,8 @@
 
     T x = V^H X,   T = V^H V      then   x += S(V^H (X - V x)),   S the solve, V the dense transform
 
-On a circle T is Toeplitz: an FFT of the padded unknowns, times a circulant matrix's eigenvalues, and back, if possible
-in a layout that does not cut the dimension. All lines are solved together, so devices exchange single numbers.
+On a circle FFTs apply T (see operators.conjugate_gradients), if possible in a layout that does not cut the dimension.
+All lines are solved together, so devices exchange single numbers.
 
 For any constant x the second formula is T^-1 V^H X exactly. So derivatives in samples and points, with the last S
 differentiated implicitly, are exact to every order.

@@ -35,7 +35,7 @@ class InPlane(Protocol):
 
 
 class Definition(NamedTuple):
-    """The transform; see `plan`."""
+    """The transform, as in `plan`."""
 
     s: Sequence[int] | None = None
     axes: Sequence[int] | None = None

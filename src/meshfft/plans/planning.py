@@ -35,7 +35,7 @@ _kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
 class Placement(NamedTuple):
-    """An array's place; see `plan`."""
+    """An array's place, as in `plan`."""
 
     shape: Sequence[int]
     mesh: AnyMesh | None = None

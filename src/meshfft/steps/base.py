@@ -30,7 +30,7 @@ M = TypeVar("M", Roots, HalfRoots, Roots | HalfRoots, Trig, Matrix)
 
 
 class Step(abc.ABC):
-    """A pure function of one device's block that knows the layout it leaves; a frozen dataclass."""
+    """Subclasses are frozen dataclasses."""
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Step"]:

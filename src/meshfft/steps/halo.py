@@ -1,6 +1,4 @@
-"""Halo: extends every block of a dimension by cells of its neighbours, or adds such cells to them.
-
-    block of b cells  ->  `before` cells of the blocks before it, its own b, `behind` cells of the blocks behind it
+"""Halo: extends every block of a dimension by cells of its neighbours (`functions.halo`), or adds such cells to them.
 
 One permute per device that sends part of a halo. The dimension is a ring if periodic, else the halo beyond its ends is
 zero. Halos of successive dimensions include the corners. The transpose adds every halo to the cells that it was copied

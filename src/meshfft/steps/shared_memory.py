@@ -130,14 +130,10 @@ def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class InPlace(InChunks):
-    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks, in place.
+    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks of rows of `dim`, in place.
 
-        for each chunk of rows of dimension `dim`:
-            the axes that cut the transformed dimensions move to `dim`      one all-to-all
-            whole lines are transformed in cache
-            the axes move back                                              one all-to-all
-
-    Invariant: every temporary has the size of a chunk, in any program around the loop.
+    Axes that cut the transformed dimensions move to `dim`, whole lines are transformed in cache, and the axes move
+    back. Invariant: every temporary has the size of a chunk, in any program around the loop.
     """
 
     @classmethod
