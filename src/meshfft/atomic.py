@@ -1,7 +1,6 @@
 """Replaces a file or folder in one move: a reader finds the old one or all of the new one, never a part.
 
-The new one is made under a hidden name and renamed when complete. An error, an interrupt or a full disk removes it; a
-kill leaves it for `unfinished` to find.
+The new one has a hidden name until it is complete. An error removes it; a kill leaves it for `unfinished`.
 """
 
 import contextlib

@@ -7,8 +7,8 @@ A kernel is tried on a small random block before its first use on a TPU, and the
 
     sound = it compiles, and |found - exact| <= bound |exact|      in L2, on one device of this process
 
-A verdict holds for one kernel with its lengths and block, a kind of device, and versions. The process that writes it
-first decides for all. Without a folder, or for a kernel that could not be run, it holds for this process alone.
+A verdict holds for a kernel with its lengths and block, a kind of device, and versions. Without a folder, or for a
+kernel that could not be run, it holds for this process alone.
 
 Invariant: a trial runs in a thread of its own, so that JAX never traces its calls.
 """

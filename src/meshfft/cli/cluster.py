@@ -1,8 +1,7 @@
 """The processes and devices of one run: how processes find each other, agree, and end together.
 
 Only JAX's coordination service, in process 0, listens on the network. It notices a lost process within HEARTBEAT
-seconds, writes its number to stderr, and aborts the rest (SIGABRT, exit code 134 in shells). A process whose collective
-fails earlier waits to learn which one was lost.
+seconds, writes its number to stderr, and aborts the rest (SIGABRT, exit code 134 in shells).
 """
 
 import math

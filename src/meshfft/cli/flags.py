@@ -1,7 +1,6 @@
 """The flags that several commands share, and their values; a wrong value is refused with an example.
 
-A flag that a file may replace is None if not given. `with_flags` makes a flag of each field of a record of flags, as
-`Files`.
+A flag that a file may replace is None if not given.
 """
 
 import inspect

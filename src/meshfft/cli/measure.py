@@ -1,7 +1,4 @@
-"""`meshfft measure`: the rates of the devices here, in a machine file by which plans are priced.
-
-`meshfft profile`: the time of each step by kind of work. `plan_by_trials`: the fastest of several walks.
-"""
+"""`meshfft measure`, `meshfft profile`, and the choice of a walk by trials."""
 
 import json
 import math

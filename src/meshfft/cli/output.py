@@ -1,7 +1,7 @@
 """Everything that commands print: text, tables, JSON, progress, and refusals, each one line on stderr and exit code 2.
 
-Characters of files' names that a terminal acts on are printed as Python writes them (\\x1b, \\u202e). If standard
-output is closed, the work continues and the exit code is 1.
+Unprintable characters of files' names are escaped as in Python (\\x1b, \\u202e). If standard output is closed, the
+work continues and the exit code is 1.
 """
 
 import contextlib

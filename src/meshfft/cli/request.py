@@ -1,7 +1,4 @@
-"""Inputs of `transform` and `plan`: the points in a file, the plane they sample, and a file's record.
-
-The inverse needs no flags if meshfft wrote the file.
-"""
+"""Inputs of `transform` and `plan`: the points in a file, the plane they sample, and a file's record."""
 
 import hashlib
 import math

@@ -22,7 +22,7 @@ class PeerError(RuntimeError):
 def exchange(value: object, devices: Iterable[jax.Device] | None = None) -> dict[int, Any]:
     """The value of every process that has one of the devices (by default all), by process number.
 
-    Values are plain JSON. Every process gets all of them on a device, so keep them short.
+    Values are plain JSON. Keep them short: every process gets all.
     """
     if jax.process_count() == 1:
         return {0: value}

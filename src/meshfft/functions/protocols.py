@@ -1,7 +1,7 @@
 """meshfft under other libraries' names: the array API's `fft` extension, a backend of scipy.fft, and jnp.fft.
 
-The extension has exactly the functions, signatures and types of the standard, 2024.12; as in NumPy, it also accepts
-real input to complex transforms, integers, and `s` without `axes`. Source:
+The extension has exactly the functions, signatures and types of the standard, 2024.12; it also accepts what NumPy does:
+real input to complex transforms, integers, `s` without `axes`. Source:
 https://data-apis.org/array-api/2024.12/extensions/fourier_transform_functions.html
 
 Invariant of the backend: no call loses digits that SciPy would keep.

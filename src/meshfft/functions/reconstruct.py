@@ -1,7 +1,6 @@
 """Images from scattered samples of their spectra, measured by several coils: CG-SENSE.
 
-N is Toeplitz: per coil two FFTs of twice the size, without points. As in solvers.py, each program ends before the next
-one starts.
+N is Toeplitz: per coil two FFTs of twice the size, without points. Each program ends before the next: see solvers.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """Plans compiled ahead of time for described devices: bytes, collectives, cycles, and a modelled timeline.
 
-The TPU compiler runs on any machine; no program is run. The timeline replays a program in its scheduled order:
+No program is run. The timeline replays a program in its scheduled order:
 
     an instruction takes its estimated cycles / clock, an FFT kernel those of tpu/price.py
     a collective takes the links from its start, or when they are free, for the time of the torus model

@@ -8,7 +8,7 @@
     link       bytes over the busiest link / (seconds of an all-to-all - its two passes and its hops)
     outer      bytes through the busiest adapter / (seconds of an all-to-all - its hop and its starts)
 
-Each is the median of RUNS timings of a loop. The slowest process decides, so that all run the same programs.
+Each is the median of RUNS timings of a loop. The slowest process decides.
 """
 
 import functools

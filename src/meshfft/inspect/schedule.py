@@ -124,8 +124,8 @@ def executed(program: Program) -> list[Executed]:
 def nested(program: Program) -> tuple[Item, ...]:
     """The instructions of one run, in order, each loop and call with its body, a conditional with all branches.
 
-    A fusion, a reduction or an asynchronous wrapper is one instruction. Conditions of loops are left out. Raises
-    ValueError for a loop that sends and whose trip count depends on data.
+    A fusion, a reduction or an asynchronous wrapper is one instruction. Raises ValueError for a loop that sends and
+    whose trip count depends on data.
     """
     return _items(program, program.computations[program.entry], ())
 

@@ -1,7 +1,7 @@
 """Contiguous arrays in files, such as .npy, read and written by position.
 
-Files are not mapped: truncating a mapped file ends the process, network file systems would lose pages of other
-processes, and pages count as memory. Invariant: only bytes of the file become numbers.
+Files are not mapped: truncation would end the process, network file systems lose pages of other processes, and pages
+count as memory. Invariant: only bytes of the file become numbers.
 """
 
 import contextlib

@@ -63,8 +63,7 @@ def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> ChunkGrid:
 
         bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
 
-    A chunk has at most a quarter of a cut side of a tile, for the tiles of the inverse. It divides the dimension,
-    because padding is written too.
+    A chunk has at most a quarter of a cut side of a tile, for the tiles of the inverse, and divides the dimension.
     """
     shape, file = layout.shape, max(most, LEAST_BYTES)
     limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)

@@ -5,7 +5,7 @@
     attribute "meshfft"   of the file: the name of the array
 
 NetCDF's libraries and xarray read it, and several processes can write the numbers. Complex numbers are h5py's compound
-type {r, i}, under the name that these libraries know.
+type {r, i}.
 """
 
 import json

@@ -5,8 +5,8 @@
 
     Cartesian     k_x = (sample - center_sample) / N_x,   k_y = (step_1 - center_1) / N_y,   k_z likewise, in turns
 
-Noise, navigators and discarded samples are left out. The standard gives trajectories no unit. Invariant: readouts of
-two images are never mixed, and an ambiguous file is refused.
+Noise, navigators and discarded samples are left out. Invariant: readouts of two images are never mixed, and an
+ambiguous file is refused.
 """
 
 import contextlib

@@ -123,7 +123,7 @@ def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...],
 
 @contextlib.contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """The file without gzip, which slices would unpack again each time, with no checksum verified."""
+    """The file without gzip, which slices would unpack each time, unverified."""
     if path.suffix.lower() != ".gz":
         yield path
         return

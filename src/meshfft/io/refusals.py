@@ -60,7 +60,7 @@ def system_errors() -> Iterator[None]:
 def unchanged(path: Path, file: Path | None = None) -> Callable[[], None]:
     """A check that a file (`file` if given) has kept its device, inode, size and time of change.
 
-    Make it before the file is opened and call it after every read.
+    Make it before opening, and call it after every read.
     """
 
     def state() -> tuple[int, ...] | None:

@@ -183,9 +183,8 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
     """Opens the array in a .npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr file for reading by slices.
 
     NIfTI voxels are scaled by the header's slope and intercept. A .nii.gz file is first unpacked to the folder for
-    temporary files. A missing chunk of a Zarr store means zeros, except in a store written here. Names, coordinates and
-    attributes of dimensions, as xarray and NetCDF-4 store them, are in `labels`; numbers packed by `scale_factor` and
-    `add_offset` are unpacked. No other file is read.
+    temporary files. A missing chunk of a Zarr store means zeros, except in a store written here. Numbers packed by
+    `scale_factor` and `add_offset` are unpacked. No other file is read.
 
     Args:
         path: the file, or the folder of a Zarr store.
@@ -244,7 +243,7 @@ def source_of(
 def identity(source: Source) -> dict[str, object]:
     """Size, time of change and first bytes of a file, to compare between processes, as plain values.
 
-    A copy with the same time is the same. Of a Zarr store only the metadata are read.
+    Of a Zarr store only the metadata are read.
     """
     folders = dict.fromkeys([source.path, source.path / source.name])
     metadata = [folder / name for folder in folders for name in METADATA if (folder / name).is_file()]

@@ -48,7 +48,7 @@ def write_array(
     """Writes a sharded array, without its padding: .npy, .zarr, HDF5 (.h5, .hdf5), NetCDF-4 (.nc), NIfTI-1 (.nii[.gz]).
 
     Holds one device's block in host memory at a time, plus 128 MiB. If anything fails, `path` is unchanged. All
-    processes that hold the array call this, and each writes its own blocks.
+    processes that hold the array call this.
 
     Args:
         path: the file to write, on a file system that all processes share; its suffix chooses the format.
@@ -218,8 +218,8 @@ def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarr
 def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = ()) -> None:
     """Refuses an output that could not be written, before any work.
 
-    A replaced file takes disk space until the end. Raises as `write_array`, or ValueError if that file is of another
-    kind. `kinds` are the allowed suffixes, by default those of any array.
+    Raises as `write_array`, or ValueError if that file is of another kind. `kinds` are the allowed suffixes, by default
+    those of any array.
     """
     path = Path(path)
     suffix = _checked_suffix(path, kinds or results())
@@ -235,7 +235,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
 def check_disjoint(source: str | Path, target: str | Path) -> None:
     """Refuses an output inside its source, around it, or equal to it under another name.
 
-    A file may be replaced by its own transform under the same name, because it is read first.
+    A file may be replaced by its own transform under the same name.
     """
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
     format = FORMATS.get(suffix_in(source))

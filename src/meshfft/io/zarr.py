@@ -1,7 +1,7 @@
 """Zarr stores by tensorstore: formats 2 and 3 are read; arrays of format 3 are written, in a group that xarray opens.
 
-tensorstore ends the process if a chunk does not fit in memory, and follows links, so both are checked first. A write
-buffers at most 128 MiB or one shard. Invariant: reads no file outside the store, and no chunk above a gigabyte.
+tensorstore ends the process if a chunk does not fit in memory, and follows links, so both are checked first. Invariant:
+reads no file outside the store, and no chunk above a gigabyte.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
     X[k] = sum_n x[n] exp(sign 2 pi i k n / N)     along each dimension, unscaled
 
-Engines are frozen records, which plans keep and compare.
+Engines are frozen records.
 """
 
 import abc

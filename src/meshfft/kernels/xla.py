@@ -2,8 +2,8 @@
 a large prime use a chirp (bluestein.py).
 
 XLA's FFT on a GPU writes to a second array, and cuFFT needs a workspace. If memory is short, a loop transforms a batch
-of lines at a time in place: 2048^3 complex64, 64 GiB, takes 64.1 GiB if the input is donated, else 128.1. Invariant:
-the array keeps its row-major layout; otherwise XLA transposes it for the whole loop, at one or two arrays more.
+of lines at a time in place. Invariant: the array keeps its row-major layout; otherwise XLA transposes it for the whole
+loop, at one or two arrays more.
 """
 
 import dataclasses

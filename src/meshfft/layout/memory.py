@@ -2,7 +2,7 @@
 
     bytes of a device's block <= bytes of the device's memory, or of its share of the host's
 
-One array is compared with all memory; `Plan.peak_bytes` counts several. While JAX traces, memory is unknown.
+One array is compared with all memory; `Plan.peak_bytes` counts several.
 """
 
 import contextlib

@@ -1,6 +1,5 @@
 """Padded arrays: sharded arrays of any size, and `gather`, which brings any array to the host.
 
-JAX shards a dimension only in equal parts, so these arrays are stored with zeros after their logical positions.
 Invariant: padding is zero in values and gradients, so sums, norms and dot products of stored and logical arrays agree.
 """
 

@@ -107,7 +107,7 @@ def varies_over(value: object) -> frozenset[str]:
 
 
 def to_host(y: ArrayLike) -> np.ndarray:
-    """A NumPy array; all processes that hold shards must call this, and get RUN bytes at a time."""
+    """A NumPy array, in all processes that hold shards, RUN bytes at a time."""
     if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable:
         return np.asarray(y)
     if not y.addressable_shards:

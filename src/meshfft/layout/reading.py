@@ -1,7 +1,7 @@
 """Reading: the layout and mesh of an array as its caller has it, and whether it is as a plan takes it.
 
 Outside `jit` every array shows its sharding. Inside, cuts by Explicit axes are part of its type; only the caller knows
-cuts by Auto axes. In a caller's `shard_map`, layouts describe the logical array, of which one block is seen.
+cuts by Auto axes. In a caller's `shard_map`, layouts describe the logical array.
 """
 
 import functools

@@ -3,7 +3,7 @@
     c_j = sum_n x[n] exp(-2 pi i k_j . n)        nufftn, type 2
     x[n] = sum_j c_j exp(2 pi i k_j . n)         nufftn_adjoint, type 1, its conjugate transpose
 
-Both interpolate on a fine grid of the spectrum. Images and values stay sharded.
+Both interpolate on a fine grid of the spectrum.
 """
 
 from collections.abc import Sequence

@@ -4,8 +4,7 @@
 
 The condition number of A is estimated from the extreme eigenvalues of Lanczos' matrices of A^H A: of STEPS steps from
 noise, then of all steps of the solution. If the steps run out it is a lower bound. An error is raised if its square
-reaches the reciprocal of the precision or of the solution's residual. Each program ends before the next one starts: see
-solvers.
+reaches the reciprocal of the precision or of the solution's residual. Each program ends before the next: see solvers.
 """
 
 import math

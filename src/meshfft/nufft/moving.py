@@ -3,8 +3,7 @@
     d c_j = sum over dimensions of -2 pi i dk_jm (A(n_m x))_j        A the transform, n_m positions along dimension m
     d x   = sum over dimensions of n_m A^H(2 pi i dk_m c)
 
-Displacements from the planned positions, in cells, are sent to the owners as values are. A gradient costs one transform
-per dimension.
+Displacements are in cells. A gradient costs one transform per dimension.
 """
 
 import dataclasses

@@ -1,9 +1,7 @@
-"""Planning of transforms at scattered points, and the choice between two methods. Plans are cached.
+"""Planning of transforms at scattered points, by one of two methods. Plans are cached.
 
 fine grid    one transform of a fine grid, W^d cells per point, and the exchange of values
 ring         the sum itself: 8 M N flops for M points and N samples; only the image is sent
-
-A plan of traced points depends only on their shape.
 """
 
 import dataclasses

@@ -5,7 +5,7 @@
     known points    TileBalance, if owners are crowded -> Interpolate
     traced points   RingGrid, or with a capacity PointExchange
 
-The search prices these steps for each layout of the grid. The device with the most points sets the time.
+The device with the most points sets the time.
 """
 
 import contextlib

@@ -187,7 +187,7 @@ def points_layout(
 ) -> Layout:
     """Points cut by mesh axes, each along the first dimension that it divides; all along the first if one divides none.
 
-    With `ordered`, axes are in the mesh's order. Axes that a caller's shard_map maps are first, as it cuts first.
+    With `ordered`, axes are in the mesh's order. Axes that a caller's shard_map maps are first.
     """
     mapped, rank = mapped_axes(mesh), list(axis_sizes(mesh))
     axes = sorted(axes, key=lambda axis: (axis[0] not in mapped, rank.index(axis[0]) if ordered else 0))

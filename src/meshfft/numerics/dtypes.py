@@ -74,8 +74,8 @@ def unit_of(itemsize: int) -> float:
 def added_error(many: int, itemsize: int) -> float:
     """Largest relative error of adding `many` equal complex numbers one by one.
 
-    Between two powers of two all additions round the same way, by up to half a unit in the last place. The worst of 2
-    million random numbers reach many / 4 + 1 / 2 roundings; up to four are exact.
+    Between two powers of two all additions round the same way, by up to half a unit in the last place. The worst reach
+    many / 4 + 1 / 2 roundings; up to four are exact.
     """
     return (many / 4 + 0.5) * unit_of(itemsize) if many > 4 else 0.0
 

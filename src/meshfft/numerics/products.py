@@ -1,8 +1,4 @@
-"""Products of matrices and blocks in split complex; the only place that sets a product's precision.
-
-In the bfloat16 tiers a real product is a float32 sum of products of bfloat16 terms, by the backend's algorithm (TPU,
-GPU) or by splitting here.
-"""
+"""Products of matrices and blocks in split complex; the only place that sets a product's precision."""
 
 import functools
 from collections.abc import Callable, Sequence

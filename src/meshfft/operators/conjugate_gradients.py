@@ -77,10 +77,7 @@ def tridiagonal(lengths: V, ratios: V) -> tuple[V, V]:
 def solved(
     normal: Callable[[Planes], Planes], b: Planes, mapped: tuple[str, ...], tol: float, iterations: int
 ) -> tuple[Planes, Array]:
-    """The x with normal(x) = b to a relative residual, and the iterations; NaN if the matrix is not positive.
-
-    Sums include the mapped axes of a caller's shard_map.
-    """
+    """The x with normal(x) = b to a relative residual, and the iterations; NaN if the matrix is not positive."""
 
     def inner(p: Planes, q: Planes) -> Array:
         total = sum(jnp.sum(jnp.real(a) * jnp.real(b) + jnp.imag(a) * jnp.imag(b)) for a, b in zip(p, q, strict=True))

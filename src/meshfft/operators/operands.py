@@ -1,7 +1,4 @@
-"""Operands from the matrices that callers give as points, arrays or functions.
-
-For bfloat16 products, a small matrix known on the host becomes a table, made in float64 and split once.
-"""
+"""Operands from the matrices that callers give as points, arrays or functions."""
 
 import dataclasses
 import functools

@@ -3,8 +3,7 @@
     for each pass, for each of its tiles:   read, transform on the devices, write, flush, note in the journal
 
 Invariant: the output gets its name once all of it is on the disk. Until then finished tiles are in a working folder
-beside it, from which an interrupted run is resumed. Of n processes each takes every n-th tile on its own devices, and
-all wait for each other between passes.
+(journal.py). Of n processes each takes every n-th tile on its own devices, and all wait for each other between passes.
 """
 
 import contextlib

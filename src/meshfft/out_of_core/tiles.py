@@ -1,4 +1,4 @@
-"""Tiles, which a pass over the disk reads, transforms and writes one at a time: their bytes, and a table.
+"""Tiles, which a pass reads, transforms and writes one at a time: their bytes, and a table.
 
     bytes of a process = incoming tile + outgoing tile + devices x Plan.peak_bytes + 3 transfers in + 3 out
 

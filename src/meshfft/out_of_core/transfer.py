@@ -3,8 +3,7 @@
     read:    each box of chunks in a tile   into a buffer, then into the blocks of the devices
     write:   each box of chunks in a tile   from the blocks that overlap it, through a buffer, to the file
 
-Invariant: every chunk of a tile is read or written once, however many devices share the tile. One buffer holds a
-transfer.
+Invariant: every chunk of a tile is read or written once, however many devices share the tile.
 """
 
 import bisect

@@ -1,8 +1,7 @@
 """Calls inside `jit` under Auto mesh axes, planned when XLA has chosen the cuts of the array, which JAX does not show.
 
 A call is one equation (see deferred_primitive). When XLA has the shardings, the function plans and runs on blocks, as
-in a `shard_map`. Arrays are then PaddedArrays: XLA pads as this package does. Derivatives, transposes and batches of a
-call are work made from it.
+in a `shard_map`. Arrays are then PaddedArrays: XLA pads as this package does.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """A walk as a JAX primitive, linear in the array.
 
-The gradient in the array is the transposed walk, with the same collectives; in a matrix it is JAX's for the ring. A
-batch dimension, sharded or not, is one more dimension of the walk.
+The gradient in the array is the transposed walk; in a matrix it is JAX's for the ring. A batch dimension, sharded or
+not, is one more dimension of the walk.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Requests: an array as given by a caller, with its placement and machine.
 
-An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). The rest is a `Setting`: hashable
-host data, the cache key of plans.
+An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). The rest is a `Setting`, the cache
+key of plans.
 """
 
 import dataclasses

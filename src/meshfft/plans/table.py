@@ -1,6 +1,6 @@
-"""Plans as text of at most 80 columns, one line per step; as HTML for notebooks; as values for JSON.
+"""Plans as text of at most 80 columns, as HTML for notebooks, as values for JSON.
 
-Tables that are too wide have letters for mesh axes and short names of steps, with the full ones below.
+Wide tables have letters for mesh axes and short names of steps, with the full ones below.
 """
 
 import math
@@ -94,7 +94,7 @@ def title(plan: Any, keys: Mapping[str, str] = MappingProxyType({})) -> str:
 def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | None) -> list[tuple[str, ...]]:
     """A walk's steps with the layout after each, and per device: bytes sent, hops, flops, peak memory.
 
-    With `keys` steps are brief, and mesh axes have these letters.
+    With `keys` mesh axes have these letters.
     """
     done: frozenset[int] = frozenset()
     start = relabelled(walk.start, keys or {})

@@ -3,7 +3,7 @@
     (laplacian + k2) u = f,   u = T^-1 (T f / (k2 - |k|^2)),   T: Fourier, cosine or sine transforms by axis
 
 Open space has the Green's function of the free Laplacian, cut off at the length L of the box's diagonal, which changes
-nothing in the box. Its transform is smooth, so the solution has the accuracy of the spectrum (source: see `poisson`):
+nothing in the box. Its transform is smooth (source: see `poisson`):
 
     1 / (4 pi r) for r < L   <->   (1 - cos(L |k|)) / |k|^2
 """

@@ -1,7 +1,7 @@
 """The second array of a convolution: where it is, and plans of three walks whose spectra are cut alike.
 
-It is broadcast by NumPy's rules. Its walk moves no mesh axis along dimensions that only the first has, and the first's
-walk ends as the second's. Invariant: nothing is gathered.
+Its walk moves no mesh axis along dimensions that only the first has, and the first's walk ends as the second's.
+Invariant: nothing is gathered.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """A figure of a spectrum: log10 |X| on the planes through zero frequency, in the middle of the figure.
 
-A 3-D spectrum has three planes, a 2-D one a plane, a 1-D one a curve, on one scale.
+All share one scale; a 1-D spectrum is a curve.
 """
 
 import itertools
@@ -38,7 +38,7 @@ class Plane(NamedTuple):
 def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> list[Plane]:
     """The planes through zero frequency.
 
-    Shows the first three of the transformed `axes` with more than one value; other dimensions are fixed at index 0.
+    For the first three of `axes` with more than one value; other dimensions are fixed at index 0.
     """
     chosen = tuple(sorted({axis % len(shape) for axis in (range(len(shape)) if axes is None else axes)}))
     shown = [axis for axis in chosen if shape[axis] > 1][:3] or chosen[:1]

@@ -1,8 +1,7 @@
 """Halo: extends every block of a dimension by cells of its neighbours (`functions.halo`), or adds such cells to them.
 
 One permute per device that sends part of a halo. The dimension is a ring if periodic, else the halo beyond its ends is
-zero. Halos of successive dimensions include the corners. The transpose adds every halo to the cells that it was copied
-from, and drops it.
+zero. Halos of successive dimensions include the corners. The transpose adds every halo to the cells it was copied from.
 """
 
 import dataclasses

@@ -35,8 +35,8 @@ class Pipeline(InChunks, Kernels):
     """A LocalFFT, and a packed exchange of one move before or after it.
 
     If the exchange moves axes out of `dim`, a chunk has some rows of every shard, which arrive spread over the
-    dimension; into `dim` it is the reverse. Barriers keep the compiler from batching the chunks' local steps, which
-    would leave nothing to overlap. Senders write both planes as one message; with `hands` nothing is copied.
+    dimension; into `dim` it is the reverse. Barriers keep the compiler from batching the chunks' local steps. Senders
+    write both planes as one message; with `hands` nothing is copied.
     """
 
     hands: tuple[int, ...] = ()  # dimensions that the next step transforms, if it takes pieces

@@ -34,8 +34,7 @@ class Roll(OneDim):
 
         the last r rows of the block of d - q - 1, then the first B - r rows of that of d - q   (mod p, in ring order)
 
-    A shift sends at most one block, in two permutes. If blocks are padded, a second one, by `by - n`, gives the
-    positions before `by`.
+    If blocks are padded, a second shift, by `by - n`, gives the positions before `by`.
     """
 
     by: int

@@ -1,7 +1,6 @@
 """FFTs by kernels, as linear functions of JAX: on a TPU, or where Pallas interprets them; elsewhere by XLA.
 
-A dimension without a kernel in place is transposed to one that has a kernel (`in_orders`). Beside all-to-alls, kernels
-read pieces and write parts, or some rows of a larger array, without copies (collectives/pieces.py).
+A dimension without a kernel in place is transposed to one that has a kernel (`in_orders`).
 """
 
 import dataclasses

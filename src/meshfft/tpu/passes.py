@@ -2,7 +2,7 @@
 
     planes or pieces -> kernels -> planes or (parts, planes, *sizes)
 
-The fewest passes are chosen: the last two dimensions at once if fast memory holds a plane, then the rest.
+The last two dimensions share a pass if fast memory holds a plane.
 """
 
 import dataclasses

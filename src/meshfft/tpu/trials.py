@@ -1,4 +1,4 @@
-"""Trials of kernels before their first use (kept.py), each on a small block.
+"""Trials of kernels (kept.py), each on a small block.
 
 Lines keep their length, and blocks of the kernel's grid their width. The reference is NumPy in float64; for words and
 points it is XLA.

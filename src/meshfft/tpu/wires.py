@@ -2,8 +2,7 @@
 
     planes, tile by tile -> the largest of each run -> integers -> words      (and back)
 
-A grid step takes some shares, one group of runs (Tiled) and some rows. The numbers of a run or a word have the same
-place in several tiles, so all operations are elementwise.
+A grid step takes some shares, one group of runs (Tiled) and some rows.
 """
 
 import functools

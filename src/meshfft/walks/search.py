@@ -1,9 +1,9 @@
 """The search: the cheapest walk between two layouts over every step of a method.
 
 A node is (layout, dimensions transformed), an edge a step priced in modelled seconds. Dijkstra's algorithm, with a
-lower bound on the remaining cost (A*), finds the shortest path; slabs, pencils, blocks, mixed algorithms, output orders
-and idle mesh axes are all paths. Steps after a transform, such as interpolation, are priced at each final layout; a
-step that does all at once is one more edge.
+lower bound on the remaining cost (A*), finds the shortest path; slabs, pencils, blocks and mixed algorithms are all
+paths. Steps after a transform, such as interpolation, are priced at each final layout; a step that does all at once is
+one more edge.
 """
 
 import bisect
@@ -168,9 +168,7 @@ def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterat
 
 
 def _pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
-    """Bands that pad or crop a cut dimension to its matrix's columns, for steps of this kind. Not for half spectra: a
-    ring that reads them in place was faster on CPUs.
-    """
+    """Bands that pad or crop a cut dimension to its matrix's columns, for steps of this kind. Not for half spectra."""
     for dim, matrix in ready(todo).items():
         old, new = layout.shape[dim], matrix.columns
         if old != new and layout.parts[dim] > 1 and matrix.becomes != "real":

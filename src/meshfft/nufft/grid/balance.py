@@ -3,8 +3,8 @@
     every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
     every device:    block' = block, followed in its first dimension by rows of all received tiles
 
-A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner sends tiles with halo; the
-helper interpolates and holds the values. Tiles that pad a message have no points.
+A crowded owner sends tiles with halo; the helper interpolates and holds the values. Tiles that pad a message have no
+points.
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
     u = G k mod G,   c = ceil(u - width / 2),   offset = u - c - (width - 1) / 2      in [-1/2, 1/2]
 
 The device with the lowest cell that a point may touch, c - slack, owns the point. Points are sorted by tile into chunks
-of slots. k is split in two before it is multiplied by G, so that offsets and phases have one rounding.
+of slots. k is split in two before the product with G, so that offsets and phases have one rounding.
 """
 
 import dataclasses

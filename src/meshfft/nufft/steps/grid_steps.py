@@ -7,8 +7,7 @@
 phihat is even, and large within N / 2 of 0, so modes are counted from -N // 2. The FFT counts from 0, and PhaseShift
 makes up for it; with G = 2 N its factors are powers of i.
 
-nufft/grid/balance.py plans the rounds of TileBalance, one permute each. The starts of tiles are an operand. The
-transpose adds the rows to the blocks they were copied from.
+nufft/grid/balance.py plans the rounds of TileBalance. The transpose adds the rows to the blocks they were copied from.
 """
 
 import dataclasses

@@ -5,7 +5,7 @@
 e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid.
 
 RingGrid: points stay, and the grid circulates on one ring. Every device interpolates its points of each block when that
-arrives. Nothing can overflow. In the transpose values stay and sums of blocks are sent.
+arrives. In the transpose values stay and sums of blocks are sent.
 
 PointExchange: the grid stays, and points are sent to the owners of their cells. Each pair of devices exchanges `slots`
 points in one all-to-all; values return in another. Points without a slot have the value NaN, and in the transpose all

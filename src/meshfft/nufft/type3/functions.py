@@ -2,7 +2,7 @@
 
     X_j = sum_i c_i exp(-2 pi i s_j . x_i)
 
-Points on the host have a plan (known.py). Traced points have a grid of static size (traced.py), from their extents.
+Points on the host have a plan (known.py), traced points a grid of static size (traced.py).
 """
 
 import math
