@@ -5,7 +5,7 @@ plans.png      bytes at the peak over those of the plan, and seconds of plans ov
 roofline.png   operations a second of the steps of a profiled walk, under the rates of the machine
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from .text import Values
 
 DARK, ORANGE, BLUE, GREY = "#51127c", "#e8743b", "#3c7fb1", "#555555"
 LENGTH = 8192  # of the lines whose errors are drawn
-Rows = dict[str, Sequence[Values]]
+Rows = Mapping[str, Sequence[Values]]
 
 
 def draw(rows: Rows, folder: Path) -> list[Path]:
