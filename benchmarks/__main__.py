@@ -20,7 +20,6 @@ COMMANDS = {
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
     "long_convolution": "A causal convolution over a sharded sequence, beside jnp.fft by XLA.",
     "nodes": "Four virtual nodes under Slurm: two stages and the outer wire, beside the plan and mpi4py-fft.",
-    "overhead": "What an eager call costs over its compiled program.",
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
     "plans": "What plans print beside the compiler: bytes at the peak, and modelled seconds.",
     "programs": "Alone, inside jit and in a scan, beside mpi4py-fft.",

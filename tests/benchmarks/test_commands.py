@@ -28,7 +28,6 @@ SMALLEST = {
     "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
     "long_convolution": "--lengths 64 --rounds 1",
     "nodes": "--cases 16,16:16 --rounds 1 --no-mpi",
-    "overhead": "--calls 5",
     "paper": f"--read {ROOT / 'benchmarks/results/paper.jsonl'}",
     "passes": "--lengths 16",
     "plans": "--draws 2",
