@@ -15,9 +15,9 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -25,6 +25,7 @@ from meshfft.atomic import replacing
 from meshfft.extras import version_of
 
 Values = dict[str, Any]
+Kind = TypeVar("Kind")
 OWN = ("meshfft", "jax", "jaxlib", "numpy")
 CODE = ("src", "benchmarks/*.py", "pyproject.toml")  # pages and results change nothing that rows depend on
 WRONG = "give a file that --rows wrote"
@@ -86,6 +87,14 @@ def _values(line: bytes, place: str) -> Values:
 def _flat(row: Values) -> Values:
     made = row.pop("made_by", None)
     return row if made is None else {**row, "versions": made, "commit": ""}
+
+
+def grouped(rows: Iterable[Kind], key: Callable[[Kind], Hashable]) -> list[list[Kind]]:
+    """The rows with one key, in the order in which the first of each comes."""
+    found: dict[Hashable, list[Kind]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return list(found.values())
 
 
 def commit() -> str:

@@ -10,7 +10,7 @@ from ..measure.measured import Row as Measured
 from ..measure.words import NONE, mesh_words, ms, shape_words
 from ..nodes import HEADS, cells
 from ..plans import BOUNDS
-from ..report import grouped
+from ..rows import grouped
 from ..wires import FIELDS
 from .modelled import THEIRS
 from .text import Named, Series, Values, error, extremes, hundredths, markdown, number

@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
     @property
     def modelled(self) -> bool:
-        return self.minutes == 0
+        return self.minutes == 0 and bool(self.commands)
 
 
 THEIRS = f"--ring one-way --program {PROGRAM}"
