@@ -22,17 +22,18 @@ from meshfft.plans.request import Setting
 from meshfft.steps import Exchange
 from meshfft.steps.problem import Options
 
-from .common import table
+from .common import print_rows
 from .rows import kept
 
 MACHINES = "h100:8,4*h100:8,16*h100:8,64*h100:8,v5p:4x8x8,2*v5p:4x8x8,4*v5p:4x8x8"
 WIRES = {"exact": "exact", "outer int16": "outer=int16"}
-HEADS = ("shape", "machine", "mesh", "wire", "s", "one stage", "two", "as listed", "MB inside", "MB outside", "fits")
+COLUMNS = ("shape", "machine", "mesh", "outside", "wire", "seconds", "one_stage", "two_stages", "as_listed")
+COLUMNS += ("inside_bytes", "outside_bytes", "fits")
 Row = dict[str, Any]
 
 
 def main(sizes: str = "1024,4096", machines: str = MACHINES, rows: Path | None = None) -> None:
-    table(HEADS, map(cells, kept(rows, measured(sizes, machines))))
+    print_rows(COLUMNS, kept(rows, measured(sizes, machines)))
 
 
 def measured(sizes: str, machines: str) -> Iterator[Row]:
@@ -82,20 +83,3 @@ def listed(plan: mf.Plan, where: Topology) -> float | None:
     machine = placed(where, plan.mesh.axis_sizes, plan.mesh.axis_names, "ring" if where.torus is None else "jax")
     setting = Setting(laid_out(plan.shape, plan.mesh, None), plan.mesh, machine, plan.in_dtype)
     return planned(None, setting, Definition(), Options(wire=plan.options.wire)).seconds
-
-
-def cells(row: Row) -> list[object]:
-    seconds = [row[name] for name in ("seconds", "one_stage", "two_stages", "as_listed")]
-    sent = [f"{row[name] / 1e6:.4g}" for name in ("inside_bytes", "outside_bytes")]
-    mesh, outside = ("x".join(map(str, one or ())) for one in (row["mesh"], row["outside"]))
-    where = f"{mesh}, outside {outside}" if outside.strip("1x") else mesh
-    numbers = ["-" if one is None else f"{one:.3g}" for one in seconds]
-    return [
-        f"{row['shape']}^3",
-        f"`{row['machine']}`",
-        where,
-        row["wire"],
-        *numbers,
-        *sent,
-        "yes" if row["fits"] else "no",
-    ]

@@ -17,7 +17,7 @@ from meshfft.cli.cluster import describe_mesh, use_tpu_compiler
 from meshfft.inspect.aot import compile_plan, mesh_for, play, timeline
 from meshfft.inspect.hlo import program_of
 
-from .common import cpu_devices, mesh_of, numbers, table
+from .common import cpu_devices, mesh_of, numbers, print_rows
 from .measure.on_devices import BLOCKS, swirl
 from .rows import kept
 from .timing import clocked
@@ -46,7 +46,7 @@ def main(
     whose = dict.fromkeys((None, program))
     found = (compiled(numbers(shape), numbers(mesh), topology, options, theirs) for theirs in whose)
     for row in kept(rows, found, "libtpu"):
-        table(list(row), [list(row.values())])
+        print_rows(list(row), [row])
 
 
 def compiled(

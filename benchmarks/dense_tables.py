@@ -17,7 +17,7 @@ import typer
 import meshfft as mf
 from meshfft.extras import installed
 
-from .common import noise, powers, relative, table
+from .common import noise, powers, print_rows, relative
 from .rows import append
 from .timing import Call, timed
 
@@ -37,14 +37,8 @@ def main(
     for name in tables or TABLES:
         found = list(TABLES[name](most))
         print(f"\n**{name}.** {' '.join((TABLES[name].__doc__ or '').split())}\n")
-        table(list(found[0]), ([_shown(value) for value in row.values()] for row in found))
+        print_rows(list(found[0]), found)
         append(rows, [{"table": name} | row for row in found], "finufft")
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.1e}" if value < 1e-2 or value >= 1e4 else f"{value:.3g}"
-    return "" if value is None else str(value)
 
 
 def exact(turns: Any, logs: Any, columns: int) -> np.ndarray:

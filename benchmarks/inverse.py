@@ -13,19 +13,19 @@ from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
 
-from .common import cpu_devices, mesh_of, numbers, relative, table
+from .common import cpu_devices, mesh_of, numbers, print_rows, relative
 from .rows import kept
 from .timing import clocked
 
 MOST_DIRECT = 2048
-HEADS = ("N", "method", "first s", "second s", "iterations", "condition", "residual", "error")
+COLUMNS = ("N", "method", "first", "second", "iterations", "condition", "residual", "error")
 
 
 def main(sizes: str = "512,1024,2048,8192", columns: int = 64, x64: bool = False, rows: Path | None = None) -> None:
     cpu_devices(wide=x64)
     pairs = ((n, method) for n in numbers(sizes) for method in (["direct"] * (n <= MOST_DIRECT) + ["iterative"]))
-    found = kept(rows, (measured(*pair, columns, "complex128" if x64 else "complex64") for pair in pairs))
-    table(HEADS, ((row["N"], row["method"], *(f"{row[name]:.3g}" for name in list(row)[4:])) for row in found))
+    found = (measured(*pair, columns, "complex128" if x64 else "complex64") for pair in pairs)
+    print_rows(COLUMNS, kept(rows, found))
 
 
 def measured(n: int, method: str, columns: int, dtype: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ errors against float64 NumPy: of the value, and of the gradient of sum(w c) in b
 """
 
 import functools
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,19 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 from meshfft.inspect.hlo import every_collective, program_of
 
-from .common import cpu_devices, mesh_of, noise, numbers, relative, table
-from .rows import append
+from .common import cpu_devices, mesh_of, noise, numbers, print_rows, relative
+from .rows import kept
 from .timing import clocked, timed
 
-HEADS = ("length", "by", "devices", "seconds", "compile s", "MB received", "MB of temporaries", "error", "gradient")
+COLUMNS = ("length", "by", "devices", "seconds", "compile_seconds", "received_bytes", "temporary_bytes")
+COLUMNS += ("error", "gradient_error")
 Convolve = Callable[[Array, Array], Array]
 
 
 def main(lengths: str = "65536,1048576", channels: int = 8, rounds: int = 7, rows: Path | None = None) -> None:
     cpu_devices()
-    found = [row for length in numbers(lengths) for row in measured(length, channels, rounds)]
-    append(rows, found)
-    table(HEADS, map(_line, found))
+    found = (row for length in numbers(lengths) for row in measured(length, channels, rounds))
+    print_rows(COLUMNS, kept(rows, found))
 
 
 def ours(u: Array, h: Array, **how: Any) -> Array:
@@ -83,10 +82,3 @@ def _causal(a: np.ndarray, b: np.ndarray, back: bool = False) -> np.ndarray:
     n = a.shape[-1]
     first, second = (np.fft.rfft(x.astype("float64"), 2 * n) for x in (a, b))
     return np.fft.irfft(first * (second.conj() if back else second), 2 * n)[..., :n]
-
-
-def _line(row: dict[str, Any]) -> list[str]:
-    sizes = (f"{row[name] / 1e6:.1f}" for name in ("received_bytes", "temporary_bytes"))
-    errors = (f"{row[name]:.1e}" for name in ("error", "gradient_error"))
-    seconds = (f"{statistics.median(row['seconds']):.3f}", f"{row['compile_seconds']:.2f}")
-    return [str(row["length"]), row["by"], str(row["devices"]), *seconds, *sizes, *errors]

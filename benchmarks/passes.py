@@ -21,7 +21,7 @@ from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import FREE, bytes_of, kind_of, program_of, sends
 from meshfft.inspect.schedule import Instruction, Program, executed
 
-from .common import mesh_of, numbers, table
+from .common import mesh_of, numbers, print_rows
 from .measure.baselines import MESHFFT
 from .measure.cases import Case, Task, case_of, usual_meshes
 from .measure.on_devices import plan_of
@@ -44,8 +44,6 @@ dnn_version_info { major: 9 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
 SLICES = ("slice", "dynamic-slice")
-SENT = ("fft", "all-to-all")
-HEADS = ("3-D transform", "steps", "passes: FFT", "all-to-all", "lost", "all-to-alls")
 
 
 def main(lengths: str = "256,512,1024", rows: Path | None = None) -> None:
@@ -53,13 +51,7 @@ def main(lengths: str = "256,512,1024", rows: Path | None = None) -> None:
         print("XLA's compiler for CUDA is not installed: benchmarks/README.md, Several GPUs")
         raise SystemExit(2)
     found = (counted(case) for n in numbers(lengths) for case in cases((n,) * 3))
-    table(HEADS, map(_cells, kept(rows, found)))
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    passes = [*(row["passes"].get(kind, 0.0) for kind in SENT)]
-    passes.append(sum(number for kind, number in row["passes"].items() if kind not in SENT))
-    return [row["case"], row["plan"], *(f"{number:.2f}" for number in passes), str(row["all_to_alls"])]
+    print_rows(("case", "plan", "passes", "all_to_alls"), kept(rows, found))
 
 
 def cases(shape: tuple[int, ...]) -> Iterator[Case]:

@@ -9,7 +9,7 @@ import functools
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 import meshfft as mf
 from meshfft.extras import installed
 
-from .common import mesh_of, noise, numbers, relative, spec_of, start, table
+from .common import mesh_of, noise, numbers, print_rows, relative, spec_of, start
 from .measure.cases import balanced
 from .measure.flags import CALM
 from .rows import kept
@@ -66,11 +66,6 @@ def main(
     tolerances = list(map(float, tol.split(",")))
     found = (row for n in names for t in tolerances for row in measured(sizes, n, t, points, rounds))
     print_rows(COLUMNS, kept(rows, found, "finufft"))
-
-
-def print_rows(columns: tuple[str, ...], rows: Iterable[Row]) -> None:
-    cells = ([row.get(name, "") for name in columns] for row in rows)
-    table(columns, ([f"{one:.3g}" if isinstance(one, float) else one for one in line] for line in cells))
 
 
 def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: int) -> list[Row]:

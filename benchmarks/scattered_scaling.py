@@ -13,9 +13,9 @@ from jax.sharding import AbstractMesh
 import meshfft as mf
 from meshfft.nufft.steps import ValueExchange
 
-from .common import numbers
+from .common import numbers, print_rows
 from .rows import kept
-from .scattered import GOLDEN, print_rows
+from .scattered import GOLDEN
 
 V3 = {2: "1x1", 4: "1x2", 8: "2x2", 16: "2x4", 32: "4x4", 64: "4x8"}  # cores: their chips
 

@@ -25,14 +25,16 @@ import meshfft as mf
 from meshfft.collectives.wires import WIRES
 from meshfft.numerics.dtypes import TIERS
 
-from .common import cpu_devices, mesh_of, noise, numbers, relative, table
-from .rows import write
+from .common import cpu_devices, mesh_of, noise, numbers, print_rows, relative
+from .rows import kept
 from .timing import timed
 
 PROCESSES = 2
 SLOW = "ip link set lo up && tc qdisc add dev lo root tbf rate {} burst 4mb latency 20ms"
 MOST_SLICED = 8192  # terms of dense products by slices: CPUs would take an hour for 65536
 DECADES, FIELDS = 12, ("noise", "smooth", "spike", "picture")
+LOOPBACK = ("wire", "bytes_each_way", "seconds", "seconds_of_cpu", "error_back", "error_expected")
+ACCURACY = ("n", "method", "precision", "wire", "error_expected", *FIELDS)
 ELLIPSES = (
     (0.0, 0.0, 0.7, 0.9, 1.0),
     (0.0, 0.0, 0.65, 0.85, -0.8),
@@ -60,17 +62,10 @@ def main(
         own = (sys.executable, "-m", "benchmarks", *sys.argv[1:], "--limited")
         os.execvp("unshare", ("unshare", "-rn", "sh", "-c", f'{SLOW.format(rate)} && exec "$0" "$@"', *own))
     elif what == "loopback":
-        found = [{**row, "rate": rate} for row in loopback(rounds, size)]
-        for row in found:
-            print(_words(row))
-        write(rows, found)
+        found = ({**row, "rate": rate} for row in loopback(rounds, size))
+        print_rows(LOOPBACK, kept(rows, found))
     elif what == "accuracy":
-        found = list(accuracy(numbers(sizes)))
-        heads = ("n", "method", "precision", "wire", "error_expected", *FIELDS)
-        table(
-            heads, ([*(row[name] for name in heads[:4]), *(f"{row[name]:.1e}" for name in heads[4:])] for row in found)
-        )
-        write(rows, found)
+        print_rows(ACCURACY, kept(rows, accuracy(numbers(sizes))))
     else:
         raise SystemExit(f"{what!r} is not measured here: give loopback or accuracy")
 
@@ -141,10 +136,3 @@ def fields(n: int) -> np.ndarray:
     picture = sum(by * (((down - y) / a) ** 2 + ((across - x) / b) ** 2 <= 1) for y, x, a, b, by in ELLIPSES)
     smooth = np.fft.ifft(other * 10 ** (-DECADES * k / k.max()))
     return np.stack([white, smooth, spike, np.ravel(picture).astype(complex)])
-
-
-def _words(row: Row) -> str:
-    least, middle, cpu = min(row["seconds"]), float(np.median(row["seconds"])), min(row["seconds_of_cpu"])
-    took = f"there and back {middle:.3f} s (least {least:.3f}, of CPU {cpu:.3f})"
-    errors = f"error back {row['error_back']:.1e}, of one way below {row['error_expected']:.1e}"
-    return f"{row['wire']:9} {row['bytes_each_way'] / 1e6:6.1f} MB each way, {took}, {errors}"
