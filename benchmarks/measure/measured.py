@@ -8,12 +8,10 @@ import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import rows as files
 from ..timing import Spread, spread, timed
 from .baselines import BASELINES, prepare
 from .cases import Case
@@ -52,17 +50,6 @@ class Row:
         case, seconds = Case.from_dict(dict(values)), tuple(map(float, values["seconds"]))
         facts = {k: v for k, v in values.items() if k not in (*case.to_dict(), *FOUND)}
         return cls(case, seconds, values["error"], values["absent"], facts)
-
-
-def read_rows(path: Path) -> list[Row]:
-    return [_read(f"line {at} of {path}", values) for at, values in files.read(path).items()]
-
-
-def _read(place: str, values: dict[str, Any]) -> Row:
-    try:
-        return Row.from_dict(values)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{place} is no row of a measurement: {files.WRONG}") from error
 
 
 def measured(

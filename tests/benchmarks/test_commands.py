@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import typer
 from commands import QUICK
+from measured_rows import read_rows
 from typer.testing import CliRunner
 
 from benchmarks import __main__ as benchmarks
 from benchmarks.measure import baselines
 from benchmarks.measure.flags import CALM
-from benchmarks.measure.measured import read_rows
 from benchmarks.virtual_nodes import missing
 
 ROOT = Path(__file__).parent.parent.parent

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from measured_rows import read_rows
 from reference import dft, powers, separable
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from benchmarks.measure.baselines import BASELINES, MESHFFT, names_for, prepare
 from benchmarks.measure.cases import POINTS, Case, Task, balanced, case_of, usual_meshes
 from benchmarks.measure.data import Data, Place, Prepared, sampled, transformed
 from benchmarks.measure.flags import CALM
-from benchmarks.measure.measured import Row, measured, needed_bytes, packages, read_rows
+from benchmarks.measure.measured import Row, measured, needed_bytes, packages
 from benchmarks.measure.mpi import MpiRanks
 from benchmarks.measure.words import HEADS, cells, fastest_baseline, notes
 from benchmarks.rows import write
@@ -48,7 +49,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def place() -> Iterator[Place]:
     """Eight devices, two cores, MPI ranks where they can be started, and a stand-in for the authors' program."""
     with MpiRanks() as ranks:
-        yield Place(jax.devices(), 2, ranks, THEIRS)
+        yield Place(jax.devices(), 2, ranks.prepare, THEIRS)
 
 
 def row(baseline: str = MESHFFT, seconds: tuple[float, ...] = (1.0,), absent: str = "", **way: Any) -> Row:
@@ -194,14 +195,6 @@ def test_rows_survive_a_file(tmp_path: Path) -> None:
     assert set(first) > {"shape", "dtype", "kind", "mesh", "spec", "method", "order", "precision", "versions"}
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", "no json\n", '{"baseline": "jnp", "shape": [4], "seconds": 3}\n', "[]\n"])
-def test_other_files_are_no_rows(tmp_path: Path, text: str) -> None:
-    """Catches a file of something else taken for measurements."""
-    (tmp_path / "rows.jsonl").write_text(text)
-    with pytest.raises(ValueError, match="--rows wrote"):
-        read_rows(tmp_path / "rows.jsonl")
-
-
 def test_the_table_s_numbers() -> None:
     """Catches a ratio to meshfft and not to the fastest baseline, seconds for milliseconds, a mean for a median."""
     rows = [
@@ -292,7 +285,7 @@ def test_the_authors_program_is_a_baseline(work: Path) -> None:
 )
 def test_refusals_come_before_the_work(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
     """Catches minutes of useless work, a traceback, and a refusal that does not name the mistake."""
-    monkeypatch.setattr("benchmarks.measure.flags.run", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr("benchmarks.measure.flags.measured", lambda *_: pytest.fail("it worked"))
     result = call(*words)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import jax
 import pytest
+from measured_rows import read_rows
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
 from benchmarks.measure.cases import Case, Task, case_of
 from benchmarks.measure.flags import CALM
-from benchmarks.measure.measured import Row, read_rows
+from benchmarks.measure.measured import Row
 from benchmarks.measure.scaling import Point, best_mesh, fastest, grown, ideal, points, points_of
 from benchmarks.measure.words import sharing
 
