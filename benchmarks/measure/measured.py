@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..timing import Spread, spread, timed
+from ..timing import spread, timed
 from .baselines import BASELINES, prepare
 from .cases import Case
 from .data import Data, Place, Prepared
@@ -32,16 +32,12 @@ class Row:
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
-    def spread(self) -> Spread | None:
-        return spread(self.seconds) if self.seconds else None
-
-    @property
-    def median(self) -> float | None:
-        return None if self.spread is None else self.spread.median
+    def median(self) -> float:
+        return spread(self.seconds).median if self.seconds else math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values; median and quartiles are there for readers."""
-        low, median, high = self.spread or (None,) * 3
+        low, median, high = spread(self.seconds) if self.seconds else (None,) * 3
         found = (list(self.seconds), median, [low, high], self.error, self.absent)
         return {**self.case.to_dict(), **dict(zip(FOUND, found, strict=True)), **self.facts}
 

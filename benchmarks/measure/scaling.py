@@ -4,7 +4,6 @@ strong   one array             ideal time = T_first / (P / first)        efficie
 weak     one block a device    ideal time = T_first                      efficiency = T_first / T_P
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import jax
 from meshfft.layout.layout import AXES, meshes
 
 from ..common import mesh_of
+from ..rows import grouped
 from .baselines import MESHFFT
 from .cases import Task, case_of
 from .measured import Row
@@ -34,15 +34,10 @@ class Point(NamedTuple):
         return self.ideal / self.seconds
 
 
-def ideal(first_seconds: float, first: int, devices: int) -> float:
-    return first_seconds / (devices / first)
-
-
 def points(seconds: dict[int, float], weak: bool) -> list[Point]:
     """Points by number of devices, the fewest first; `weak` if every device has a block of one size."""
     first = min(seconds)
-    lines = {many: seconds[first] if weak else ideal(seconds[first], first, many) for many in seconds}
-    return [Point(many, seconds[many], lines[many]) for many in sorted(seconds)]
+    return [Point(many, seconds[many], seconds[first] * (1 if weak else first / many)) for many in sorted(seconds)]
 
 
 def grown(shape: Sequence[int], first: int, devices: int) -> tuple[int, ...]:
@@ -77,24 +72,20 @@ def best_mesh(task: Task, devices: Sequence[jax.Device], **way: str) -> tuple[in
 def points_of(rows: Sequence[Row], weak: bool) -> dict[str, list[Point]]:
     found: dict[str, dict[int, float]] = {}
     for row in fastest(rows):
-        found.setdefault(row.case.name, {})[row.case.devices] = row.median or 0.0
+        found.setdefault(row.case.name, {})[row.case.devices] = row.median
     return {name: points(seconds, weak) for name, seconds in found.items()}
 
 
 def tables(rows: Sequence[Row], weak: bool) -> dict[str, list[list[str]]]:
     best = {(row.case.name, row.case.devices): row for row in fastest(rows)}
-    scaled = points_of(rows, weak)
-    return {name: [_line(one, best[name, one.devices]) for one in line] for name, line in scaled.items()}
+    lines = points_of(rows, weak).items()
+    return {name: [_line(one, best[name, one.devices]) for one in line] for name, line in lines}
 
 
 def fastest(rows: Sequence[Row]) -> list[Row]:
     """The fastest row of each variant on equally many devices, so that each has its best mesh."""
-    found: dict[tuple[str, int], Row] = {}
-    for row in rows:
-        key = row.case.name, row.case.devices
-        if row.median is not None and (key not in found or row.median < (found[key].median or math.inf)):
-            found[key] = row
-    return list(found.values())
+    alike = grouped((row for row in rows if row.seconds), lambda row: (row.case.name, row.case.devices))
+    return [min(same, key=lambda row: row.median) for same in alike]
 
 
 def _line(one: Point, row: Row) -> list[str]:

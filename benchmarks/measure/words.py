@@ -1,12 +1,13 @@
 """Rows as text: a table with medians, quartiles, ratios to the fastest baseline and errors, in at most 80 columns."""
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshfft.plans.table import WIDTH
 
+from ..rows import grouped
+from ..timing import spread
 from .baselines import MESHFFT
 from .cases import Case
 from .measured import Row
@@ -18,19 +19,17 @@ TRANSPOSED = ("jaxdecomp", "mpi4py-fft")
 
 def fastest_baseline(rows: Sequence[Row]) -> Row | None:
     others = [row for row in rows if row.seconds and row.case.library != MESHFFT]
-    return min(others, key=lambda row: row.median or 0.0, default=None)
+    return min(others, key=lambda row: row.median, default=None)
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
     best = fastest_baseline(rows)
-    base = math.nan if best is None or best.median is None else best.median
     lines = []
-    for row in rows:
-        if row.spread is not None:
-            low, median, high = row.spread
-            ratio = NONE if math.isnan(base) else f"{median / base:.2f}"
-            quartiles = f"{ms(low)}-{ms(high)}"
-            lines.append([row.case.name, mesh_words(row.case), ms(median), quartiles, ratio, error_words(row)])
+    for row in (row for row in rows if row.seconds):
+        low, median, high = spread(row.seconds)
+        ratio = NONE if best is None else f"{median / best.median:.2f}"
+        quartiles = f"{ms(low)}-{ms(high)}"
+        lines.append([row.case.name, mesh_words(row.case), ms(median), quartiles, ratio, error_words(row)])
     return lines
 
 
@@ -40,11 +39,8 @@ def notes(rows: Sequence[Row], ratio: bool = True) -> str:
     lines = [] if best is None else [f"ratio: to the fastest baseline, {_full_name(best)}."]
     if any(row.seconds and row.case.library in TRANSPOSED for row in rows):
         lines.append(f"{' and '.join(TRANSPOSED)} leave results transposed: hold order any against them.")
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        if row.absent:
-            reasons.setdefault(row.absent, []).append(_full_name(row))
-    lines += [f"absent: {'; '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
+    for same in grouped((row for row in rows if row.absent), lambda row: row.absent):
+        lines.append(f"absent: {'; '.join(dict.fromkeys(map(_full_name, same)))}: {same[0].absent}")
     lines.append(circumstances_words(rows[0].facts))
     return "\n".join(folded(line) for line in lines if line)
 

@@ -1,7 +1,6 @@
 """Tables and series of measured rows, by part."""
 
 import itertools
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -71,8 +70,8 @@ def _ratio(milliseconds: float, ratio: float) -> str:
 
 
 def fft(rows: Sequence[Values]) -> Named:
-    found = [row for row in map(Measured.from_dict, rows) if row.median]
-    medians = {(row.case.name, mesh_words(row.case)): row.median or math.nan for row in found}
+    found = [row for row in map(Measured.from_dict, rows) if row.seconds]
+    medians = {(row.case.name, mesh_words(row.case)): row.median for row in found}
     times = {words: [medians[name, mesh] for mesh in SHAPES.values()] for words, name in OTHERS.items()}
     yield "table jnp.fft", markdown(("256^3, ms", *SHAPES), ([words, *map(ms, times[words])] for words in OTHERS))
     ours, _, theirs = times.values()
@@ -185,9 +184,7 @@ def authors(values: Sequence[Values]) -> Named:
 
 
 def _here(rows: Sequence[Measured]) -> list[str]:
-    theirs, *ours = (
-        [row.median or math.nan for row in rows if way in row.case.name.split()] for way in (THEIRS, *HERE[3:7:2])
-    )
+    theirs, *ours = ([row.median for row in rows if way in row.case.name.split()] for way in (THEIRS, *HERE[3:7:2]))
     line = [shape_words(rows[0].case), mesh_words(rows[0].case), ms(statistics.median(theirs))]
     for one in ours:
         ratios = [a / b for a, b in zip(theirs, one, strict=True)]

@@ -14,7 +14,7 @@ from benchmarks.__main__ import app
 from benchmarks.measure.cases import Case, Task, case_of
 from benchmarks.measure.flags import CALM
 from benchmarks.measure.measured import Row
-from benchmarks.measure.scaling import Point, best_mesh, fastest, grown, ideal, points, points_of
+from benchmarks.measure.scaling import Point, best_mesh, fastest, grown, points, points_of
 from benchmarks.measure.words import sharing
 
 FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
@@ -33,12 +33,6 @@ def test_the_ideal_line_is_the_paper_s() -> None:
     ]  # fmt: skip
     efficiencies = [one.efficiency for one in points({4: 1.0, 2: 1.5, 8: 0.375}, weak=False)]
     assert efficiencies == pytest.approx([1.0, 0.75, 1.0])
-
-
-def test_ideal_lines() -> None:
-    """Catches an ideal that does not start at the first point, or does not halve."""
-    assert ideal(8.0, 2, 2) == 8.0
-    assert [ideal(8.0, 32, cores) for cores in (32, 64, 2048)] == [8.0, 4.0, 0.125]
 
 
 def test_weak_scaling_is_flat_where_it_is_ideal() -> None:
