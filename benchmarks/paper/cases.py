@@ -90,10 +90,6 @@ class Case:
     def seconds(self) -> Seconds:
         return seconds(self.plan, self.algorithm)
 
-    @property
-    def name(self) -> str:
-        return f"{self.algorithm.name}, {'x'.join(map(str, self.plan.shape))}, {self.cores} cores"
-
 
 def cases(scalings: Sequence[Scaling] = SCALINGS, sizes: Sequence[int] = SIZES) -> Iterator[Case]:
     for scaling in scalings:

@@ -52,17 +52,14 @@ def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
     for name, colour, mark in zip(names, (PAPER, OURS), "os", strict=False):
         mine, whose = find(rows, algorithm=name), name if name.startswith("paper") else f"meshfft's {name}"
         label = f"ideal, modelled: T_{first} / (cores / {first})" if name == names[0] else None
-        lines = [mine[0].seconds * first / row.cores for row in mine]
-        spot.plot([row.cores for row in mine], lines, color=colour, linestyle="--", linewidth=1, label=label)
-        _line(spot, mine, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
-    _measured(spot, scaling)
+        cores, lines = [row.cores for row in mine], [mine[0].seconds * first / row.cores for row in mine]
+        spot.plot(cores, lines, color=colour, linestyle="--", linewidth=1, label=label)
+        seconds = [row.seconds for row in mine]
+        spot.plot(cores, seconds, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
     _axes(spot, scaling.cores)
-
-
-def _measured(spot: Any, scaling: Scaling) -> None:
     if scaling.cores[-1] == 2048:
-        seconds = MEASURED[scaling.shape[0]][scaling.family]
-        spot.plot(2048, seconds, "*", color="black", markersize=11, label="paper, measured (Table I)")
+        measured = MEASURED[scaling.shape[0]][scaling.family]
+        spot.plot(2048, measured, "*", color="black", markersize=11, label="paper, measured (Table I)")
 
 
 def _table(figure: Any, rows: Sequence[Row]) -> None:
@@ -95,10 +92,6 @@ def _bars(spot: Any, lines: Sequence[Entry]) -> None:
     spot.yaxis.set_major_formatter("{x:g}")
     spot.grid(axis="y", alpha=0.3)
     spot.set_axisbelow(True)
-
-
-def _line(spot: Any, rows: Sequence[Row], **look: Any) -> None:
-    spot.plot([row.cores for row in rows], [row.seconds for row in rows], **look)
 
 
 def _axes(spot: Any, cores: Sequence[int]) -> None:

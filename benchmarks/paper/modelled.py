@@ -7,7 +7,7 @@ from typing import Any
 from meshfft.machine.machine import Move
 
 from .cases import MEASURED, POD, SIZES, TABLE, Case, works
-from .floors import RATES, floor
+from .floors import CHIPS, CORES, floor
 from .rows import Row
 
 COST = "cost model"
@@ -24,10 +24,21 @@ def modelled_rows(cases: Iterable[Case]) -> Iterator[Row]:
 def known_rows(sizes: Iterable[int] = SIZES) -> Iterator[Row]:
     """Numbers without a model of ours: the paper's Table I, and the floors."""
     for family, n in itertools.product(("KDFT", "FFT"), sizes):
-        yield Row(**_about(family, n), algorithm="paper", quantity="total", seconds=MEASURED[n][family],
+        own: dict[str, Any] = {
+            "figure": TABLE,
+            "family": family,
+            "shape": (n,) * 3,
+            "cores": CHIPS * CORES,
+            "topology": POD,
+        }
+        yield Row(**own, algorithm="paper", quantity="total", seconds=MEASURED[n][family],
                   known="published", how="measured by the paper on a TPU v3 pod (Table I)",
                   note="mesh not stated")  # fmt: skip
-        yield _floor_row(family, n)
+        parts = floor(family, n)
+        binds = max(parts, key=parts.__getitem__)
+        yield Row(**own, algorithm=family, quantity="floor", seconds=parts[binds],
+                  known="modelled", how="formula with published rates of the chip",
+                  parts=parts, binds=binds, options={"precision": "bf16x6"})  # fmt: skip
 
 
 def total_row(case: Case) -> Row:
@@ -78,31 +89,8 @@ def _single_rows(case: Case) -> Iterator[Row]:
     step, layout = next(pair for pair in made.walk.pairs if pair[0].dims == (2,))
     work = step.work(layout, made.dtype.itemsize, made.machine.chip)
     (move,) = work.moves
-    times = {
-        "single permute": made.machine.move_seconds(Move("ring", move.axes, move.nbytes, 1)),
-        "single einsum": made.machine.seconds(work).products / work.parts,
-    }
-    for quantity, spent in times.items():
-        count = f"{move.times if quantity == 'single permute' else work.parts} along the third dimension"
-        row = {**about(case), "note": count}
-        yield Row(**row, quantity=quantity, seconds=spent, known="modelled", how=COST)
-
-
-def _floor_row(family: str, n: int) -> Row:
-    parts = floor(family, n)
-    return Row(
-        **_about(family, n),
-        algorithm=family,
-        quantity="floor",
-        seconds=max(parts.values()),
-        known="modelled",
-        how="formula with published rates of the chip",
-        parts=parts,
-        binds=max(parts, key=parts.__getitem__),
-        options={"precision": "bf16x6"},
-    )
-
-
-def _about(family: str, n: int) -> dict[str, Any]:
-    cores = RATES.chips * RATES.cores
-    return {"figure": TABLE, "family": family, "shape": (n,) * 3, "cores": cores, "topology": POD}
+    permute = made.machine.move_seconds(Move("ring", move.axes, move.nbytes, 1))
+    einsum = made.machine.seconds(work).products / work.parts
+    for name, spent, times in (("permute", permute, move.times), ("einsum", einsum, work.parts)):
+        own = {**about(case), "note": f"{times} along the third dimension"}
+        yield Row(**own, quantity=f"single {name}", seconds=spent, known="modelled", how=COST)

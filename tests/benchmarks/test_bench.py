@@ -27,7 +27,7 @@ from benchmarks.paper.cases import (
     works,
 )
 from benchmarks.paper.figures import draw_all
-from benchmarks.paper.floors import RATES, exchange_seconds, floor, ring_seconds
+from benchmarks.paper.floors import exchange_seconds, floor, ring_seconds
 from benchmarks.paper.modelled import known_rows, modelled_rows
 from benchmarks.paper.rows import Row, find, read_rows
 from benchmarks.paper.tables import entries, tables
@@ -95,13 +95,13 @@ def test_every_part_of_a_floor() -> None:
 )
 def test_rings_worked_out_by_hand(n: int, parts: tuple[int, int, int], one_way: float) -> None:
     """Catches links that two cores of a chip share counted once, and hops within a chip counted as links."""
-    assert ring_seconds(n, parts, 0, RATES) == pytest.approx(one_way / 2, rel=0.01)
+    assert ring_seconds(n, parts, 0) == pytest.approx(one_way / 2, rel=0.01)
 
 
 def test_an_exchange_is_limited_by_its_bisection() -> None:
     """Catches an all-to-all faster than half of the pod's data over the links in its middle."""
     half = 8192**3 * 8 / 2 / 2  # half of the data is on one side, and half of that must cross
-    assert exchange_seconds(8192, RATES) == pytest.approx(half / (2 * 32 * 82e9))
+    assert exchange_seconds(8192) == pytest.approx(half / (2 * 32 * 82e9))
 
 
 @pytest.mark.parametrize("cores", [2**j for j in range(1, 12)])
