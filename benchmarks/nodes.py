@@ -27,8 +27,11 @@ from meshfft.machine.machine_file import machine_text
 
 from .clusters import staged
 from .common import cpu_devices, mesh_of, noise, numbers, relative, spec_of, table
-from .measure.mpi import OPEN_MPI
-from .rows import write
+from .measure.baselines import PENCIL
+from .measure.cases import Task, case_of
+from .measure.data import Data
+from .measure.mpi import MpiRanks
+from .rows import cores, kept
 from .timing import spread, timed
 from .virtual_nodes import Nodes, missing
 
@@ -55,41 +58,29 @@ def main(
         return
     if reason := missing():
         raise SystemExit(f"no virtual nodes here: {reason}")
-    found = [{**row, "rate": rate} for row in measured(cases, rounds, rate, mpi)]
-    table(HEADS, map(cells, found))
-    write(rows, found, *(("mpi4py", "mpi4py-fft") if mpi else ()))
+    found = ({**row, "rate": rate} for row in measured(cases, rounds, rate, mpi))
+    table(HEADS, map(cells, kept(rows, found, *(("mpi4py", "mpi4py-fft") if mpi else ()))))
 
 
 def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Row]:
-    own = [sys.executable, "-m", "benchmarks", "nodes", "--inside", "--cases", f"'{cases}'", "--rounds", str(rounds)]
+    own = f"{sys.executable} -m benchmarks nodes --inside --cases '{cases}' --rounds {rounds}"
     with Nodes(NODES, rate) as nodes:
-        command, more = (
-            f"srun -N {NODES} --ntasks-per-node=1 {' '.join(own)}",
-            {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
-        )
+        command, more = f"srun -N {NODES} --ntasks-per-node=1 {own}", {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
         told = nodes.run(command, folder=ROOT, seconds=PATIENCE, more=more).stdout
-        for line in told.splitlines():
-            if line.startswith("{"):
-                row = json.loads(line)
-                yield {**row, "mpi4py_fft": ranks(nodes, row, rounds) if mpi else []}
+        for line in (line for line in told.splitlines() if line.startswith("{")):
+            row = json.loads(line)
+            yield {**row, "mpi4py_fft": theirs(row, nodes, rounds) if mpi else []}
 
 
-def ranks(nodes: Nodes, row: Row, rounds: int) -> list[float]:
-    """Seconds of mpi4py-fft on one rank for each device."""
-    shape, grid = row["shape"], [*row["mesh"], *[1] * (len(row["shape"]) - len(row["mesh"]))]
-    with tempfile.TemporaryDirectory() as folder:
-        x = noise(shape)
-        np.save(f"{folder}/x.npy", x)
-        np.save(f"{folder}/truth.npy", np.fft.fftn(x))
-        program = (
-            f"{sys.executable} -P {ROOT}/benchmarks/measure/mpi_rank.py {folder} {','.join(map(str, grid))} pencil"
-        )
-        allocated = f"salloc -Q -N {NODES} --ntasks-per-node={DEVICES} mpiexec {' '.join(OPEN_MPI)} {program}"
-        asked = "run\\n" * (rounds + 1)
-        told = nodes.run(f"printf '{asked}' | {allocated}", seconds=PATIENCE).stdout.splitlines()
-    first, _, *seconds = map(json.loads, told)
-    assert first["error"] < 1e-6 and len(seconds) == rounds, told
-    return seconds
+def theirs(row: Row, nodes: Nodes, rounds: int) -> list[float]:
+    """Seconds of mpi4py-fft on one rank for each device; its ranks end before others start."""
+    task = Task(tuple(row["shape"]))
+    case = case_of(task, "mpi4py-fft", tuple(row["mesh"]), method=PENCIL)
+    allocated = ("salloc", "-Q", f"--nodes={NODES}", f"--ntasks-per-node={DEVICES}", "mpiexec")
+    with MpiRanks((*nodes.inside, *allocated), nodes.environment) as ranks:
+        ready = ranks.prepare(case, Data(task, cores()))
+        assert ready.error < 1e-6, ready.error
+        return timed({PENCIL: ready.call}, rounds)[PENCIL].seconds
 
 
 def one_process(cases: str, rounds: int) -> None:

@@ -146,7 +146,7 @@ class Nodes:
             time.sleep(0.5)
             if not (children := self._children()):
                 continue
-            self._inside = ["nsenter", "--target", str(children[0]), "--net", "--uts", "--mount", "--pid"]
+            self.inside = ["nsenter", "--target", str(children[0]), *INSIDE]
             states = self.run("sinfo -h -N -o %T", check=False).stdout.split()
             if states == ["idle"] * len(self.names):
                 return
@@ -157,18 +157,14 @@ class Nodes:
         self,
         command: str,
         *,
-        node: str = "",
         folder: Path | None = None,
         seconds: float = 60.0,
         check: bool = True,
         more: Mapping[str, str] = {},
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a shell command on the head, or on a node, and ends it with all it started after so many seconds."""
-        own = ["ip", "netns", "exec", node, "unshare", "--uts", "sh", "-c"] if node else ["sh", "-c"]
-        text = f"hostname {node}; {command}" if node else command
-        text = f"cd {shlex.quote(str(folder or self.folder))}; {text}"
+        """Runs a shell command on the head, and ends it with all it started after so many seconds."""
         process = subprocess.Popen(
-            [*self._inside, *own, text],
+            [*self.inside, "sh", "-c", f"cd {shlex.quote(str(folder or self.folder))}; {command}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -10,13 +10,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..timing import Seconds
-from .baselines import SLAB
 from .cases import Case
 from .data import Data, Prepared
 
@@ -25,9 +25,10 @@ PATIENCE = 30.0  # seconds that ranks have to end
 
 
 class MpiRanks:
-    """The runs of some cases; a context, at whose end they end."""
+    """The runs of some cases, each by `start` and options of Open MPI; a context, at whose end they end."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: Sequence[str] = ("mpiexec",), environment: Mapping[str, str] | None = None) -> None:
+        self._start, self._environment = start, environment
         self._folder = tempfile.TemporaryDirectory()
         self._runs: dict[tuple[Case, str], tuple[subprocess.Popen[str], Path, Any]] = {}
 
@@ -43,7 +44,7 @@ class MpiRanks:
         """Starts the ranks of a case, which plan and check it; a call is one transform, or several round trips."""
         if shutil.which("mpiexec") is None:
             raise RuntimeError("mpiexec is not installed: on Debian apt-get install openmpi-bin")
-        if case.method != SLAB and len(case.shape) < 3:
+        if len(case.mesh) > 1 and len(case.shape) < 3:
             raise RuntimeError("a pencil needs three dimensions")
         key = case, self._saved(data)
         if key not in self._runs:
@@ -55,12 +56,11 @@ class MpiRanks:
     def _started(self, case: Case, folder: str) -> tuple[subprocess.Popen[str], Path, Any]:
         grid = ",".join(map(str, [*case.mesh, *[1] * (len(case.shape) - len(case.mesh))]))
         program = [sys.executable, "-P", str(Path(__file__).with_name("mpi_rank.py"))]  # -P: its folder hides no module
-        command = ["mpiexec", "-n", str(case.devices), *OPEN_MPI, *program, folder, grid, case.method]
+        command = [*self._start, "-n", str(case.devices), *OPEN_MPI, *program, folder, grid, case.method]
         log = Path(self._folder.name) / f"{len(self._runs)}.log"
         with open(log, "w") as errors:
-            run = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1
-            )
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+            run = subprocess.Popen(command, **pipes, text=True, bufsize=1, env=self._environment)
         return run, log, _answer(run, log)
 
     def _saved(self, data: Data) -> str:
