@@ -41,15 +41,11 @@ def main(
         append(rows, [{"table": name} | row for row in found], "finufft")
 
 
-def exact(turns: Any, logs: Any, columns: int) -> np.ndarray:
-    """z_k^-n in longdouble."""
-    decay = 1 if logs is None else np.exp(-np.outer(np.asarray(logs, np.longdouble), np.arange(columns)))
-    return powers(turns, columns) * decay
-
-
 def matrix_of(points: mf.Points, columns: int) -> np.ndarray:
+    """z_k^-n in longdouble."""
     turns = points.in_turns if points.unit == "turns" else np.asarray(points.angle, np.longdouble) / (2 * PI)
-    return exact(turns, points.log_radius, columns)
+    logs = np.asarray(0.0 if points.log_radius is None else points.log_radius, np.longdouble)
+    return powers(turns, columns) * np.exp(-np.multiply.outer(logs, np.arange(columns)))
 
 
 def kdft(x: np.ndarray, points: mf.Points | None, **how: Any) -> np.ndarray:
@@ -69,12 +65,12 @@ def phases(most: int) -> Iterator[Row]:
         for dtype in ("complex64", "complex128"):
             rng = np.random.default_rng(n)
             t, x = rng.random(OUTPUTS), noise((n, 4), dtype, n + 1)
-            truth, real = exact(t, None, n) @ x, x.real.dtype
-            powers = np.vander(np.exp(-2j * np.pi * t).astype(dtype), n, increasing=True)
+            truth, real = powers(t, n) @ x, x.real.dtype
+            vander = np.vander(np.exp(-2j * np.pi * t).astype(dtype), n, increasing=True)
             turns = np.outer(t.astype(real), np.arange(n, dtype=real))
             unreduced = np.exp(real.type(-2 * np.pi) * turns * np.array(1j, dtype))
             row[f"KDFT, {dtype}"] = relative(kdft(x, mf.Points.turns(t)), truth)
-            row["`numpy.vander`, " + dtype] = relative(powers @ x, truth)
+            row["`numpy.vander`, " + dtype] = relative(vander @ x, truth)
             row[f"n t in {real}"] = relative(unreduced @ x, truth)
         yield row
 
@@ -116,10 +112,11 @@ def inverse(most: int) -> Iterator[Row]:
     mean radius."""
     for n in capped((64, 256), most):
         for name, points in families(n).items():
-            found = {short: solved(points, n, dtype) for short, dtype in (("c64", "complex64"), ("c128", "complex128"))}
-            row = {"points": name, "N": n, "condition": found["c128"]["condition"], "solved by": found["c128"]["by"]}
-            for short, values in found.items():
-                row |= {f"{key}, {short}": values[key] for key in ("residual", "x", "scaled x")}
+            row: Row = {"points": name, "N": n}
+            for short, dtype in (("c64", "complex64"), ("c128", "complex128")):
+                found = solved(points, n, dtype)
+                row |= {"condition": found["condition"], "solved by": found["by"]}  # of complex128 in the end
+                row |= {f"{key}, {short}": found[key] for key in ("residual", "x", "scaled x")}
             yield row
 
 
@@ -165,7 +162,7 @@ def prepared(n: int, m: int) -> tuple[dict[str, Call], Row]:
     fft = jax.jit(lambda x: mf.fft(x, axis=0))
     calls = {"dense, uniform": dense(uniform), "dense, random": dense(points)}
     calls["FFT"] = lambda: fft(block)
-    truth = exact(turns[:OUTPUTS], None, n) @ x[:, :4]
+    truth = powers(turns[:OUTPUTS], n) @ x[:, :4]
     errors: Row = {"error, dense": relative(calls["dense, random"]()[:OUTPUTS, :4], truth), "error, finufft": None}
     if installed("finufft"):
         plan = import_module("finufft").Plan(2, (n,), n_trans=BATCH, eps=1e-6, isign=-1, dtype="complex64")

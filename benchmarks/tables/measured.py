@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ..measure.measured import Row as Measured
 from ..measure.words import NONE, mesh_words, ms, shape_words
 from ..nodes import HEADS, cells
-from ..plans import BOUNDS
+from ..plans import MOST
 from ..rows import grouped
 from ..wires import FIELDS
 from .modelled import THEIRS
@@ -216,7 +216,7 @@ def profile(rows: Sequence[Values]) -> Named:
 def plans(rows: Sequence[Values]) -> Named:
     peaks = [row["peak"] for row in rows]
     yield "plans", Series(extremes(peaks) | {"median": statistics.median(peaks)}, hundredths)
-    exceeded = sum(one > BOUNDS["peak"][1] for one in peaks)
+    exceeded = sum(one > MOST for one in peaks)
     yield "plans number", Series({"draws": len(peaks), "exceeded": exceeded}, "{:.0f}".format)
 
 
