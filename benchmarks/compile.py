@@ -56,11 +56,11 @@ def compiled(
     mesh = describe_mesh(dict(zip("xyzw", sizes, strict=False))) if topology else mesh_of(sizes)
     plan = mf.plan(shape, mesh=mesh, topology=topology, **options)
     chip, devices = plan.machine.chip, mesh_for(plan, topology) if topology else mesh_of(sizes)
-    block = jax.ShapeDtypeStruct(shape, "complex64", sharding=NamedSharding(devices, BLOCKS))
 
     def build() -> jax.stages.Compiled:
         if program is None:
             return compile_plan(plan, devices, planes=chip.planes)
+        block = jax.ShapeDtypeStruct(shape, "complex64", sharding=NamedSharding(devices, BLOCKS))
         return swirl(program, devices).lower(block).compile()
 
     made, wall, spent = clocked(build)

@@ -96,7 +96,7 @@ def cycles(rows: Sequence[Values]) -> Named:
     found = dict[tuple[str, str], list[str]]()
     for one, _ in CHIPS:
         same = [row for row in rows if row["topology"] == one]
-        found |= {(one, line[0]): line for line in kernels.lines(same, same, one)}
+        found |= {(one, line[0]): line for line in kernels.lines(same)}
     yield "table kernels", markdown(KERNELS, (_kernel(*one, found) for one in CHIPS))
 
 

@@ -55,7 +55,7 @@ def main(
     for one in (topology or (TOPOLOGIES if table else "v5e:2x2")).split(","):
         many = numbers(lengths or (LENGTHS if table else COMPARED))
         made += kept(rows, compiled(one, many, kinds.split(","), by.split(",")), "libtpu")
-        print_table((one, *COLUMNS), lines([row for row in made if row["topology"] == one], made, one))
+        print_table((one, *COLUMNS), lines([row for row in made if row["topology"] == one]))
     if table:
         write(table, made)
 
@@ -133,33 +133,28 @@ def _planes(block: jax.Array) -> Planes:
     return block.real, block.imag
 
 
-def lines(recorded: Sequence[Row], rows: Sequence[Row], topology: str) -> Iterator[list[str]]:
-    xla = {(row["kind"], *row["lengths"]): _each(row) for row in recorded if row["by"] == "xla" and _good(row)}
-    for row in rows:
-        if row["topology"] == topology and row["by"] != "xla":
-            name = f"{row['kind']} {'x'.join(map(str, row['lengths']))}"
-            reason = row.get("error", "turns of a loop are not known")
-            yield [name, *(_cells(row, xla, chip_of(topology)) if _good(row) else [reason])]
+def lines(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """A line for each kernel of one chip, beside XLA's FFT; a plane beside a sublane and a lane."""
+    xla = {(row["kind"], *row["lengths"]): _each(row) for row in rows if row["by"] == "xla" and _good(row)}
+    for row in (row for row in rows if row["by"] != "xla"):
+        kind, lengths = row["kind"], row["lengths"]
+        parts = [("sublane", lengths[0]), ("lane", lengths[1])] if kind == "plane" else [(kind, *lengths)]
+        other = sum(xla[part] for part in parts) if all(part in xla for part in parts) else None
+        reason = row.get("error", "turns of a loop are not known")
+        yield [f"{kind} {'x'.join(map(str, lengths))}", *(_cells(row, other) if _good(row) else [reason])]
 
 
-def _cells(row: Row, xla: dict[tuple[Any, ...], float], chip: Chip) -> list[str]:
-    kind, lengths, passes = row["kind"], tuple(row["lengths"]), row["passes"]
-    bundles = [one["bundles"] / math.prod(row["shape"]) for one in passes]
-    memory, beside = _memory(row, chip), _each(row)
+def _cells(row: Row, other: float | None) -> list[str]:
+    chip, points, passes = chip_of(row["topology"]), math.prod(row["shape"]), row["passes"]
+    assert chip.clock is not None
+    bundles = [one["bundles"] / points for one in passes]
+    memory = [one["bytes"] * chip.clock.value / chip.memory.value / points for one in passes]
+    beside = _each(row)
     cost = sum(map(max, bundles, memory)) + beside
-    parts = [("sublane", lengths[0]), ("lane", lengths[1])] if kind == "plane" else []
-    known = [xla.get(part) for part in parts] if parts and (kind, *lengths) not in xla else [xla.get((kind, *lengths))]
-    other = sum(one for one in known if one) if all(known) else 0.0
     units = " ".join(f"{unit} {max(one['slots'].get(unit, 0) for one in passes):.2f}" for unit in UNITS)
     names = " + ".join(f"{one:.4f}" for one in bundles)
-    beyond = [f"{other:.4f}", f"{other / cost:.1f}"] if other else ["-", "-"]
+    beyond = ["-", "-"] if other is None else [f"{other:.4f}", f"{other / cost:.1f}"]
     return [names, f"{sum(memory):.4f}", f"{beside:.4f}", f"{cost:.4f}", *beyond, units]
-
-
-def _memory(row: Row, chip: Chip) -> list[float]:
-    assert chip.clock is not None
-    rate = chip.memory.value / chip.clock.value * math.prod(row["shape"])
-    return [one["bytes"] / rate for one in row["passes"]]
 
 
 def _good(row: Row) -> bool:

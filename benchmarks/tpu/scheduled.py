@@ -1,10 +1,9 @@
 """Programs compiled for a described TPU in a separate process, and their static schedules; nothing runs on a TPU.
 
 The compiler reads its flags once, when it is loaded. So a separate process answers one job per line. If the compiler
-crashes, its process ends, the job's row has the reason, and the next job gets a new process.
+crashes, its process ends, the job's row has the reason, and the jobs after it get a new process.
 """
 
-import contextlib
 import json
 import os
 import pkgutil
@@ -13,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,9 +25,10 @@ from meshfft.inspect.hlo import bytes_of, cycles, program_of
 from meshfft.inspect.schedule import Executed, Program, executed
 from meshfft.machine.chips import CHIPS
 
+from ..timing import clocked
 from .bundles import DELAYS, Schedule
 
-Job = Mapping[str, Any]
+Job = dict[str, Any]
 FLAGS = "--xla_jf_dump_to={} --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=.*final.*"
 LONGEST = 400  # letters of a reason
 
@@ -38,56 +37,30 @@ def schedules(build: str, jobs: Sequence[Job], topology: str, dump: bool = True)
     """A row for each job: seconds to compile, estimated cycles, and passes; or `error`."""
     left = list(jobs)
     while left:
-        with _process(build, topology, dump) as (child, told):
-            while left:
-                line = _answer(child, left[0])
-                job = left.pop(0)
-                if not line:
-                    yield {**job, "error": f"the compiler ended: {told()}"}
-                    break
-                yield {**job, **json.loads(line)}
-
-
-@contextlib.contextmanager
-def _process(build: str, topology: str, dump: bool) -> Iterator[tuple[subprocess.Popen[str], Callable[[], str]]]:
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", errors="replace") as log:
-        flags = {"LIBTPU_INIT_ARGS": FLAGS.format(folder)} if dump else {}
-        command = [sys.executable, "-m", "benchmarks.tpu.scheduled", build, topology, folder if dump else ""]
-        environment, pipe = {**os.environ, **ENVIRONMENT, **flags}, subprocess.PIPE
-        with subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=log) as child:
-
-            def told() -> str:
-                log.seek(0)
-                return " ".join(log.read().split())[-LONGEST:]
-
-            yield child, told
-            child.kill()
-
-
-def _answer(child: subprocess.Popen[str], job: Job) -> str:
-    assert child.stdin is not None and child.stdout is not None
-    try:
-        child.stdin.write(json.dumps(dict(job)) + "\n")
-        child.stdin.flush()
-    except BrokenPipeError:
-        return ""
-    return child.stdout.readline()
+        with tempfile.TemporaryDirectory() as folder:
+            flags = {"LIBTPU_INIT_ARGS": FLAGS.format(folder)} if dump else {}
+            command = [sys.executable, "-m", "benchmarks.tpu.scheduled", build, topology, folder if dump else ""]
+            environment, asked = {**os.environ, **ENVIRONMENT, **flags}, "".join(json.dumps(job) + "\n" for job in left)
+            pipes: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
+            done = subprocess.run(command, env=environment, input=asked, **pipes)
+        answers = done.stdout.splitlines()
+        yield from ({**job, **json.loads(line)} for job, line in zip(left, answers, strict=False))
+        left = left[len(answers) :]
+        if left:
+            yield {**left.pop(0), "error": f"the compiler ended: {' '.join(done.stderr.split())[-LONGEST:]}"}
 
 
 def compiled(build: Callable[..., Any], job: Job, topology: str, folder: str) -> dict[str, Any]:
     """The row of a job, in the process whose compiler dumps to a folder."""
-    _empty(folder)
+    for path in Path(folder).iterdir() if folder else ():  # what the last job dumped
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     run, shapes = build(**job)
     chip, sharding = topology.partition(":")[0], SingleDeviceSharding(devices_of(topology)[0])
     operands = [jax.ShapeDtypeStruct(shape, "float32", sharding=sharding) for shape in shapes]
-    start = time.perf_counter()
-    program = program_of(jax.jit(run).lower(*operands).compile(dict(CHIPS[chip].options)))
-    row: dict[str, Any] = {"seconds": round(time.perf_counter() - start, 2)}
-    row["estimate"] = sum(one.cycles for one in cycles(program))
-    if folder:
-        row |= scheduled(program, read(Path(folder), DELAYS[chip]))
-    _empty(folder)
-    return row
+    made, seconds, _ = clocked(lambda: jax.jit(run).lower(*operands).compile(dict(CHIPS[chip].options)))
+    program = program_of(made)
+    row = {"seconds": round(seconds, 2), "estimate": sum(one.cycles for one in cycles(program))}
+    return row | (scheduled(program, read(Path(folder), DELAYS[chip])) if folder else {})
 
 
 def scheduled(program: Program, found: Mapping[str, Schedule]) -> dict[str, Any]:
@@ -123,11 +96,6 @@ def read(folder: Path, delay: int) -> dict[str, Schedule]:
             ]
             found[named[2]] = Schedule(path.read_text(), slots[0].read_text() if slots else "", delay)
     return found
-
-
-def _empty(folder: str) -> None:
-    for path in Path(folder).iterdir() if folder else ():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def main() -> None:
