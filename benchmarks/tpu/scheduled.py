@@ -41,8 +41,9 @@ def schedules(build: str, jobs: Sequence[Job], topology: str, dump: bool = True)
             flags = {"LIBTPU_INIT_ARGS": FLAGS.format(folder)} if dump else {}
             command = [sys.executable, "-m", "benchmarks.tpu.scheduled", build, topology, folder if dump else ""]
             environment, asked = {**os.environ, **ENVIRONMENT, **flags}, "".join(json.dumps(job) + "\n" for job in left)
-            pipes: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
-            done = subprocess.run(command, env=environment, input=asked, **pipes)
+            done = subprocess.run(
+                command, env=environment, input=asked, capture_output=True, text=True, errors="replace"
+            )
         answers = done.stdout.splitlines()
         yield from ({**job, **json.loads(line)} for job, line in zip(left, answers, strict=False))
         left = left[len(answers) :]
@@ -59,7 +60,7 @@ def compiled(build: Callable[..., Any], job: Job, topology: str, folder: str) ->
     operands = [jax.ShapeDtypeStruct(shape, "float32", sharding=sharding) for shape in shapes]
     made, seconds, _ = clocked(lambda: jax.jit(run).lower(*operands).compile(dict(CHIPS[chip].options)))
     program = program_of(made)
-    row = {"seconds": round(seconds, 2), "estimate": sum(one.cycles for one in cycles(program))}
+    row: dict[str, Any] = {"seconds": round(seconds, 2), "estimate": sum(one.cycles for one in cycles(program))}
     return row | (scheduled(program, read(Path(folder), DELAYS[chip])) if folder else {})
 
 
