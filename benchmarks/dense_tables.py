@@ -18,7 +18,7 @@ import meshfft as mf
 from meshfft.extras import installed
 
 from .common import noise, powers, print_rows, relative
-from .rows import append
+from .rows import kept
 from .timing import Call, timed
 
 OUTPUTS = 64  # samples of a transform with fewer samples than inputs
@@ -37,8 +37,7 @@ def main(
     for name in tables or TABLES:
         found = list(TABLES[name](most))
         print(f"\n**{name}.** {' '.join((TABLES[name].__doc__ or '').split())}\n")
-        print_rows(list(found[0]), found)
-        append(rows, [{"table": name} | row for row in found], "finufft")
+        print_rows(list(found[0]), kept(rows, ({"table": name} | row for row in found), "finufft"))
 
 
 def matrix_of(points: mf.Points, columns: int) -> np.ndarray:

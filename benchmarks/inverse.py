@@ -21,22 +21,22 @@ MOST_DIRECT = 2048
 COLUMNS = ("N", "method", "first", "second", "iterations", "condition", "residual", "error")
 
 
-def main(sizes: str = "512,1024,2048,8192", columns: int = 64, x64: bool = False, rows: Path | None = None) -> None:
-    cpu_devices(wide=x64)
+def main(sizes: str = "512,1024,2048,8192", columns: int = 64, rows: Path | None = None) -> None:
+    cpu_devices()
     pairs = ((n, method) for n in numbers(sizes) for method in (["direct"] * (n <= MOST_DIRECT) + ["iterative"]))
-    found = (measured(*pair, columns, "complex128" if x64 else "complex64") for pair in pairs)
+    found = (measured(*pair, columns) for pair in pairs)
     print_rows(COLUMNS, kept(rows, found))
 
 
-def measured(n: int, method: str, columns: int, dtype: str) -> dict[str, Any]:
+def measured(n: int, method: str, columns: int) -> dict[str, Any]:
     """One row: solved twice, so that the second has all that is kept."""
     mesh, rng = mesh_of((8,)), np.random.default_rng(n)
-    array = rng.standard_normal((n, columns, 2)).view(np.complex128)[..., 0].astype(dtype)
+    array = rng.standard_normal((n, columns, 2)).view(np.complex128)[..., 0].astype("complex64")
     points = mf.Points.turns((np.arange(n) + rng.uniform(-0.25, 0.25, n)) / n)
     samples = jax.block_until_ready(mf.kdftn(mf.shard(array, mesh, P("x")), [points, None]))
     (_, first, _), (found, second, _) = (
         clocked(lambda: mf.ikdftn(samples, [points, None], method=method)) for _ in "12"
     )
     worth = {"condition": float(found.condition), "residual": float(found.residual)}
-    what = {"N": n, "columns": columns, "dtype": dtype, "method": method, "first": first, "second": second}
+    what = {"N": n, "columns": columns, "dtype": "complex64", "method": method, "first": first, "second": second}
     return {**what, "iterations": int(found.iterations[0]), **worth, "error": relative(mf.gather(found.value), array)}

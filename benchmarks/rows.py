@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,25 +45,21 @@ def circumstances(*packages: str) -> Values:
     }
 
 
-def write(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str) -> None:
-    """Writes rows in place of older ones, with their circumstances if they lack them."""
+def write(path: Path | None, rows: Iterable[Values], *packages: str) -> None:
+    """Writes rows in place of older ones."""
     if path is not None:
         with replacing(path, overwrite=True) as temporary:
-            append(temporary, rows, *packages)
-
-
-def append(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str) -> None:
-    """Appends rows as `write` has them; does nothing without a path."""
-    if path is not None:
-        made = circumstances(*packages)
-        with path.open("a") as file:
-            file.writelines(json.dumps({**row, **{k: made[k] for k in made if k not in row}}) + "\n" for row in rows)
+            list(kept(temporary, rows, *packages))
 
 
 def kept(path: Path | None, rows: Iterable[Values], *packages: str) -> Iterator[Values]:
-    """Rows as they are made, each appended before the next is begun."""
+    """Rows as they are made, each appended before the next is begun, with the circumstances that it lacks."""
+    made: Values = {}
     for row in rows:
-        append(path, [row], *packages)
+        if path is not None:
+            made = made or circumstances(*packages)
+            with path.open("a") as file:
+                file.write(json.dumps({**row, **{k: made[k] for k in made if k not in row}}) + "\n")
         yield row
 
 
