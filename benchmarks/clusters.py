@@ -27,13 +27,11 @@ from .rows import kept
 
 MACHINES = "h100:8,4*h100:8,16*h100:8,64*h100:8,v5p:4x8x8,2*v5p:4x8x8,4*v5p:4x8x8"
 WIRES = {"exact": "exact", "outer int16": "outer=int16"}
-COLUMNS = ("shape", "machine", "mesh", "outside", "wire", "seconds", "one_stage", "two_stages", "as_listed")
-COLUMNS += ("inside_bytes", "outside_bytes", "fits")
 Row = dict[str, Any]
 
 
 def main(sizes: str = "1024,4096", machines: str = MACHINES, rows: Path | None = None) -> None:
-    print_rows(COLUMNS, kept(rows, measured(sizes, machines)))
+    print_rows(kept(rows, measured(sizes, machines)))
 
 
 def measured(sizes: str, machines: str) -> Iterator[Row]:

@@ -1,5 +1,6 @@
 """Shared by the benchmarks: virtual devices, meshes, noise, errors, and tables in Markdown."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -80,8 +81,12 @@ def cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else "-" if value is None else str(value)[:60]
 
 
-def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    table(columns, ([cell(row.get(name, "")) for name in columns] for row in rows))
+def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
+    """Prints these columns of rows, or all that the first row has."""
+    left = iter(rows)
+    first = next(left, {})
+    heads = columns or list(first)
+    table(heads, ([cell(row.get(name, "")) for name in heads] for row in itertools.chain([first], left)))
 
 
 def table(heads: Sequence[object], rows: Iterable[Sequence[object]]) -> None:

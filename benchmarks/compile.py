@@ -45,8 +45,7 @@ def main(
     options |= {"precision": precision, "wire": wire}
     whose = dict.fromkeys((None, program))
     found = (compiled(numbers(shape), numbers(mesh), topology, options, theirs) for theirs in whose)
-    for row in kept(rows, found, "libtpu"):
-        print_rows(list(row), [row])
+    print_rows(kept(rows, found, "libtpu"))
 
 
 def compiled(

@@ -35,9 +35,8 @@ def main(
     if unknown := [name for name in tables or () if name not in TABLES]:
         raise SystemExit(f"unknown: {' '.join(unknown)}; tables: {' '.join(TABLES)}")
     for name in tables or TABLES:
-        found = list(TABLES[name](most))
         print(f"\n**{name}.** {' '.join((TABLES[name].__doc__ or '').split())}\n")
-        print_rows(list(found[0]), kept(rows, ({"table": name} | row for row in found), "finufft"))
+        print_rows(kept(rows, ({"table": name} | row for row in TABLES[name](most)), "finufft"))
 
 
 def matrix_of(points: mf.Points, columns: int) -> np.ndarray:

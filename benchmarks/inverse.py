@@ -18,14 +18,13 @@ from .rows import kept
 from .timing import clocked
 
 MOST_DIRECT = 2048
-COLUMNS = ("N", "method", "first", "second", "iterations", "condition", "residual", "error")
 
 
 def main(sizes: str = "512,1024,2048,8192", columns: int = 64, rows: Path | None = None) -> None:
     cpu_devices()
     pairs = ((n, method) for n in numbers(sizes) for method in (["direct"] * (n <= MOST_DIRECT) + ["iterative"]))
     found = (measured(*pair, columns) for pair in pairs)
-    print_rows(COLUMNS, kept(rows, found))
+    print_rows(kept(rows, found))
 
 
 def measured(n: int, method: str, columns: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ errors against float64 NumPy: of the value, and of the gradient of sum(w c) in b
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,13 @@ from .common import cpu_devices, mesh_of, noise, numbers, print_rows, relative
 from .rows import kept
 from .timing import clocked, timed
 
-COLUMNS = ("length", "by", "devices", "seconds", "compile_seconds", "received_bytes", "temporary_bytes")
-COLUMNS += ("error", "gradient_error")
 Convolve = Callable[[Array, Array], Array]
 
 
 def main(lengths: str = "65536,1048576", channels: int = 8, rounds: int = 7, rows: Path | None = None) -> None:
     cpu_devices()
     found = (row for length in numbers(lengths) for row in measured(length, channels, rounds))
-    print_rows(COLUMNS, kept(rows, found))
+    print_rows(kept(rows, found))
 
 
 def ours(u: Array, h: Array, **how: Any) -> Array:
@@ -50,9 +49,8 @@ def measured(length: int, channels: int, rounds: int) -> list[dict[str, Any]]:
     u, h, w = (noise((channels, length), "float32", seed) for seed in range(3))
     h *= np.float32(channels * length) ** -0.5
     cut, programs, made = NamedSharding(mesh_of((8,)), P(None, "x")), {}, {}
-    ways: dict[tuple[str, int], Convolve] = {("meshfft", 8): ours, ("jnp.fft", 8): theirs}
-    ways |= {("meshfft", 1): ours, ("jnp.fft", 1): theirs}
-    for (by, devices), convolve in ways.items():
+    ways: dict[str, Convolve] = {"meshfft": ours, "jnp.fft": theirs}
+    for devices, (by, convolve) in itertools.product((8, 1), ways.items()):
         given = [jax.device_put(x, cut if devices > 1 else None) for x in (u, h, w)]
         compiled, seconds, _ = clocked(functools.partial(_compiled, convolve, *given[:2]))
         sent = sum(one.bytes * one.times for one in every_collective(program_of(compiled)))

@@ -51,7 +51,7 @@ def main(lengths: str = "256,512,1024", rows: Path | None = None) -> None:
         print("XLA's compiler for CUDA is not installed: benchmarks/README.md, Several GPUs")
         raise SystemExit(2)
     found = (counted(case) for n in numbers(lengths) for case in cases((n,) * 3))
-    print_rows(("case", "plan", "passes", "all_to_alls"), kept(rows, found))
+    print_rows(kept(rows, found), ("case", "plan", "passes", "all_to_alls"))
 
 
 def cases(shape: tuple[int, ...]) -> Iterator[Case]:

@@ -58,7 +58,7 @@ def main(
         {"program": one.said, "shape": task.shape, "seconds": [each / one.times for each in times[at].seconds]}
         for at, one in enumerate(programs)
     )
-    print_rows(("program", "seconds"), kept(rows, found, "mpi4py", "mpi4py-fft"))
+    print_rows(kept(rows, found, "mpi4py", "mpi4py-fft"))
 
 
 def compiled(case: Case, data: Data, turns: int) -> Iterator[Program]:

@@ -29,7 +29,6 @@ from .timing import Call, clocked, timed
 TRAJECTORIES = {2: ("random", "radial", "spiral"), 3: ("random", "koosh")}
 GOLDEN = math.pi * (3 - math.sqrt(5))
 DRAWN, FEWER, MANY = 300, 30, 100_000
-COLUMNS = ("shape", "trajectory", "tol", "type", "case", "cpu_ms", "wall_ms", "error", "plan_s", "imbalance")
 Row = dict[str, Any]
 
 
@@ -65,7 +64,7 @@ def main(
         raise SystemExit(f"--trajectory {trajectory}: in {len(sizes)} dimensions there are {', '.join(known)}")
     tolerances = list(map(float, tol.split(",")))
     found = (row for n in names for t in tolerances for row in measured(sizes, n, t, points, rounds))
-    print_rows(COLUMNS, kept(rows, found, "finufft"))
+    print_rows(kept(rows, found, "finufft"))
 
 
 def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: int) -> list[Row]:

@@ -21,8 +21,7 @@ V3 = {2: "1x1", 4: "1x2", 8: "2x2", 16: "2x4", 32: "4x4", 64: "4x8"}  # cores: t
 
 
 def main(cores: str = "2,4,8,16,32,64", tol: float = 1e-3, rows: Path | None = None) -> None:
-    found = list(kept(rows, (modelled(count, tol) for count in numbers(cores))))
-    print_rows(tuple(found[0])[:11], found)
+    print_rows(kept(rows, (modelled(count, tol) for count in numbers(cores))))
 
 
 def modelled(cores: int, tol: float) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def timed(
 
 
 def thinned(warm: Sequence[float]) -> list[int]:
-    """For each call, that it joins one round in how many."""
+    """Each call joins one round in so many."""
     usual = statistics.median(warm) if warm else 0.0
     return [THIN if seconds > SLOW * usual else 1 for seconds in warm]
 

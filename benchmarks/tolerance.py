@@ -70,7 +70,7 @@ def show(found: list[dict[str, Any]], path: Path | None = None) -> None:
     """Prints and writes the worst set of each type and decade of tolerances."""
     alike = grouped(found, lambda row: (row["kind"], row["decade"]))
     worst = (max(same, key=lambda row: row["error"]) | {"sets": len(same)} for same in alike)
-    print_rows(COLUMNS, kept(path, worst))
+    print_rows(kept(path, worst), COLUMNS)
 
 
 def measured(sets: int, seed: int, each: int = EACH) -> Iterator[dict[str, Any]]:

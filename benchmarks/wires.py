@@ -33,8 +33,6 @@ PROCESSES = 2
 SLOW = "ip link set lo up && tc qdisc add dev lo root tbf rate {} burst 4mb latency 20ms"
 MOST_SLICED = 8192  # terms of dense products by slices: CPUs would take an hour for 65536
 DECADES, FIELDS = 12, ("noise", "smooth", "spike", "picture")
-LOOPBACK = ("wire", "bytes_each_way", "seconds", "seconds_of_cpu", "error_back", "error_expected")
-ACCURACY = ("n", "method", "precision", "wire", "error_expected", *FIELDS)
 ELLIPSES = (
     (0.0, 0.0, 0.7, 0.9, 1.0),
     (0.0, 0.0, 0.65, 0.85, -0.8),
@@ -62,10 +60,9 @@ def main(
         own = (sys.executable, "-m", "benchmarks", *sys.argv[1:], "--limited")
         os.execvp("unshare", ("unshare", "-rn", "sh", "-c", f'{SLOW.format(rate)} && exec "$0" "$@"', *own))
     elif what == "loopback":
-        found = ({**row, "rate": rate} for row in loopback(rounds, size))
-        print_rows(LOOPBACK, kept(rows, found))
+        print_rows(kept(rows, ({**row, "rate": rate} for row in loopback(rounds, size))))
     elif what == "accuracy":
-        print_rows(ACCURACY, kept(rows, accuracy(numbers(sizes))))
+        print_rows(kept(rows, accuracy(numbers(sizes))))
     else:
         raise SystemExit(f"{what!r} is not measured here: give loopback or accuracy")
 

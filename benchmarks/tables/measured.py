@@ -32,16 +32,8 @@ GRIDS = {"8": ("1,8", "8,1"), "2,4": ("2,4", "4,2")}  # of jaxDecomp, that are s
 DENSE = {"dense, ms": "dense, uniform", "FFT, ms": "FFT", "finufft, ms": "finufft"}
 RATIOS, ERRORS = ("dense / FFT", "dense / finufft"), ("error, dense", "error, finufft")
 INVERSES = ("x, c64", "scaled x, c64", "x, c128", "scaled x, c128")
-SCATTERED = (
-    "points",
-    "tol",
-    "type 2, placed",
-    "finufft",
-    "type 1, placed",
-    "finufft",
-    "ratios 2, 1",
-    "errors: ours, finufft",
-)
+SCATTERED = ("points", "tol", *("type 2, placed", "finufft"), *("type 1, placed", "finufft"))
+SCATTERED += ("ratios 2, 1", "errors: ours, finufft")
 GPU = ("meshfft_ms", "jnp_ms", "jaxdecomp_ms", "planned_ms")
 CONVOLUTIONS = ("length", "by", "devices", "seconds", "compile", "received by a device", "temporaries", "errors")
 HERE = ("array", "mesh", "the authors' program", *("cooley-tukey", "ratio", "auto", "ratio"), "errors: theirs, ours")
@@ -106,8 +98,7 @@ def _dense(row: Values) -> list[str]:
 
 
 def _inverse(row: Values) -> list[str]:
-    found = (row[name] for name in INVERSES)
-    return [row["points"], _condition(row["condition"]), row["solved by"], *(_short(one) for one in found)]
+    return [row["points"], _condition(row["condition"]), row["solved by"], *(_short(row[name]) for name in INVERSES)]
 
 
 def _condition(value: float) -> str:
