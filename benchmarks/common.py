@@ -84,7 +84,7 @@ def cell(value: Any) -> str:
 def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
     """Prints these columns of rows, or all that the first row has."""
     left = iter(rows)
-    first = next(left, {})
+    first: Mapping[str, Any] = next(left, {})
     heads = columns or list(first)
     table(heads, ([cell(row.get(name, "")) for name in heads] for row in itertools.chain([first], left)))
 

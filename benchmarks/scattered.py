@@ -7,7 +7,6 @@ beyond 100,000 points).
 
 import functools
 import math
-import os
 import statistics
 from collections.abc import Callable
 from importlib import import_module
@@ -22,7 +21,7 @@ from meshfft.extras import installed
 
 from .common import mesh_of, noise, numbers, print_rows, relative, spec_of, start
 from .measure.cases import balanced
-from .measure.flags import CALM
+from .measure.flags import calm
 from .rows import kept
 from .timing import Call, clocked, timed
 
@@ -52,8 +51,7 @@ def main(
     device: str = "cpu",
     rows: Path | None = None,
 ) -> None:
-    for variable, value in CALM.items():  # read by finufft's threads when it is imported, which is later
-        os.environ.setdefault(variable, value)
+    calm()
     start(device)
     sizes = numbers(shape)
     if len(sizes) not in TRAJECTORIES:
@@ -74,14 +72,15 @@ def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: i
     x, c = noise(shape), noise((len(k),), seed=1)
     cases = [*_ours(k, x, c, tol), *(_finufft(k, x, c, tol) if installed("finufft") else ())]
     truths = {1: _type1(k, x.shape, c, rng), 2: _type2(k, x, rng)}
-    errors = [relative(np.asarray(one.home(one.call()))[truths[one.kind][0]], truths[one.kind][1]) for one in cases]
     times = timed({at: one.call for at, one in enumerate(cases)}, rounds)
     what = {"shape": list(shape), "trajectory": name, "points": len(k), "tol": tol}
     rows = []
-    for at, (case, error) in enumerate(zip(cases, errors, strict=True)):
-        spent = {"cpu_ms": statistics.median(times[at].cpu) * 1e3, "wall_ms": times[at].median * 1e3}
-        found = {**spent, "error": error, "plan_s": case.planned, **case.facts}
-        rows.append({**what, "type": case.kind, "case": case.name, **found})
+    for at, case in enumerate(cases):
+        where, truth = truths[case.kind]
+        row: Row = {**what, "type": case.kind, "case": case.name}
+        row |= {"cpu_ms": statistics.median(times[at].cpu) * 1e3, "wall_ms": times[at].median * 1e3}
+        row["error"] = relative(np.asarray(case.home(case.call()))[where], truth)
+        rows.append({**row, "plan_s": case.planned, **case.facts})
     return rows
 
 

@@ -23,7 +23,6 @@ class Task(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The kind, or POINTS."""
         return POINTS if self.samples else self.kind
 
 
@@ -65,7 +64,8 @@ class Case:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Case":
         names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{name: _frozen(values[name]) for name in names if name in values})
+        given = {name: values[name] for name in names if name in values}
+        return cls(**{name: tuple(one) if isinstance(one, list) else one for name, one in given.items()})
 
 
 def case_of(task: Task, library: str, mesh: tuple[int, ...] = (), **way: Any) -> Case:
@@ -84,7 +84,3 @@ def usual_meshes(count: int, ndim: int) -> list[tuple[int, ...]]:
     """Slab, pencil and block of so many devices, as far as they differ and the array has dimensions for them."""
     found = (balanced(count, parts) for parts in range(1, min(ndim, 3) + 1))
     return [mesh for mesh in found if min(mesh) > 1] or [(count,)]
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value

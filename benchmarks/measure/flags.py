@@ -1,6 +1,7 @@
 """Shared by `fft` and `scaling`: flags, devices and cases, all refused before anything is compiled, and the run."""
 
 import itertools
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,8 +75,7 @@ class Asked(NamedTuple):
         remedy = "give a smaller array, fewer --mesh or fewer --baselines"
         if not need <= free:
             raise ValueError(f"{len(cases)} cases take about {need:.3g} GB and {free:.3g} GB are free: {remedy}")
-        for name, value in CALM.items():
-            os.environ.setdefault(name, value)
+        calm()
         facts = files.circumstances(*packages(cases))
         with MpiRanks() as ranks, bar(len(cases) + self.rounds, in_bytes=False) as report:
 
@@ -89,13 +89,19 @@ class Asked(NamedTuple):
         return found
 
 
+def calm() -> None:
+    """Lets threads of baselines sleep; to be called before they are imported."""
+    for name, value in CALM.items():
+        os.environ.setdefault(name, value)
+
+
 def start_meshes(texts: Sequence[str] | None, ndim: int) -> tuple[list[jax.Device], list[tuple[int, ...]]]:
     """The devices, started, and the meshes; without any, slab, pencil and block of all devices."""
     sizes = [flags.read_mesh(text) for text in texts or ()]
     for mesh in sizes:
         flags.read_spec(None, mesh, ndim)
     found = [tuple(mesh.values()) for mesh in sizes]
-    devices = start_devices(max((case_of(Task(()), "", mesh).devices for mesh in found), default=None))
+    devices = start_devices(max(map(math.prod, found), default=None))
     return devices, found or usual_meshes(len(devices), ndim)
 
 

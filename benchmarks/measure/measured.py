@@ -5,6 +5,7 @@ A baseline that raises becomes a row with the reason, and the run continues.
 
 import dataclasses
 import math
+import statistics
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -33,7 +34,7 @@ class Row:
 
     @property
     def median(self) -> float:
-        return spread(self.seconds).median if self.seconds else math.nan
+        return statistics.median(self.seconds) if self.seconds else math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values; median and quartiles are there for readers."""
