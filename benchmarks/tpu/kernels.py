@@ -111,18 +111,19 @@ def program(
 def _real(by: str, kind: str, shape: Sequence[int], room: int) -> tuple[Callable[..., Any], list[Sequence[int]]]:
     """Between real arrays of that shape and half spectra."""
     many, onto = 2 if REAL[kind] == "plane" else 1, kind.startswith("real")
-    axes = tuple(range(-many, 0))
-    if by == "kernel" and real_kernel(shape, many, -1, room, onto) is None:
-        raise ValueError(f"no kernel of {tuple(shape[-many:])}")
+    axes, half = tuple(range(-many, 0)), (*shape[:-1], shape[-1] // 2 + 1)
+    if by == "kernel":
+        if real_kernel(shape, many, -1, room, onto) is None:
+            raise ValueError(f"no kernel of {tuple(shape[-many:])}")
+        run = partial(real_fft, many=many, length=shape[-1], sign=1 if onto else -1, room=room, onto_real=onto)
+        return (lambda re, im: run((re, im))[0], [half] * 2) if onto else (lambda x: run((x,)), [shape])
     if not onto:
-        to_half = partial(real_fft, many=many, length=shape[-1], sign=-1, room=room, onto_real=False)
-        return (lambda *x: to_half(x)) if by == "kernel" else lambda x: _planes(jnp.fft.rfftn(x, axes=axes)), [shape]
-    to_real = partial(real_fft, many=many, length=shape[-1], sign=1, room=room, onto_real=True)
+        return lambda x: _planes(jnp.fft.rfftn(x, axes=axes)), [shape]
 
-    def real_by_xla(re: jax.Array, im: jax.Array) -> jax.Array:
+    def to_real(re: jax.Array, im: jax.Array) -> jax.Array:
         return jnp.fft.irfftn(jax.lax.complex(re, im), tuple(shape[-many:]), axes=axes, norm="forward")
 
-    return (lambda *x: to_real(x)[0]) if by == "kernel" else real_by_xla, [(*shape[:-1], shape[-1] // 2 + 1)] * 2
+    return to_real, [half] * 2
 
 
 def by_xla(re: jax.Array, im: jax.Array, dims: Sequence[int]) -> Planes:

@@ -92,10 +92,8 @@ def read(folder: Path, delay: int) -> dict[str, Schedule]:
     for path in sorted(folder.glob("*-final_bundles.txt")):
         named = re.fullmatch(r"(\d+-(.*))-\d+-final_bundles\.txt", path.name)
         if named and "schedule-analysis" not in path.name:
-            slots = [
-                one for one in folder.iterdir() if re.match(re.escape(named[1]) + r"-\d+-final_hlo-static", one.name)
-            ]
-            found[named[2]] = Schedule(path.read_text(), slots[0].read_text() if slots else "", delay)
+            slots = next(folder.glob(f"{named[1]}-[0-9]*-final_hlo-static*"), None)
+            found[named[2]] = Schedule(path.read_text(), slots.read_text() if slots else "", delay)
     return found
 
 
