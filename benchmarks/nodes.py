@@ -34,7 +34,7 @@ from .measure.data import Data
 from .measure.mpi import MpiRanks
 from .rows import cores, kept
 from .timing import timed
-from .virtual_nodes import Nodes, missing
+from .virtual_nodes import Nodes, missing, started
 
 ROOT = Path(__file__).resolve().parents[1]
 NODES, DEVICES = 4, 4  # processes, and devices or ranks of each
@@ -65,7 +65,7 @@ def main(
 
 def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Row]:
     own = f"{sys.executable} -m benchmarks nodes --inside --cases '{cases}' --rounds {rounds}"
-    with Nodes(NODES, rate) as nodes:
+    with started(NODES, rate) as nodes:
         command, more = f"srun -N {NODES} --ntasks-per-node=1 {own}", {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
         told = nodes.run(command, folder=ROOT, seconds=PATIENCE, more=more).stdout
         for line in (line for line in told.splitlines() if line.startswith("{")):

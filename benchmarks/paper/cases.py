@@ -97,7 +97,7 @@ def cases(scalings: Sequence[Scaling] = SCALINGS, sizes: Sequence[int] = SIZES) 
     for scaling in scalings:
         ways = [one for one in ALGORITHMS if one.family == scaling.family]
         for algorithm, cores in itertools.product(ways, scaling.cores):
-            own = algorithm.apart and scaling.block
+            own = scaling.block if algorithm.apart else None
             mesh = (*own, cores // math.prod(own)) if own else None
             yield _case(scaling.name, algorithm, scaling.shape, slice_of(cores), mesh)
     for algorithm, n in itertools.product(ALGORITHMS, sizes):

@@ -368,7 +368,7 @@ def test_ranks_transform_and_what_ends_them_is_told(mpi: Path) -> None:
         assert first.error < 1e-6 and first.facts == {"mpi": "no MPI", "ranks": 1}
         assert all(0 < one.call() < 60 for one in (first, second, first))
         assert ranks.prepare(slab, data, turns=3).call() > 0 and (mpi / "back.txt").read_text() == "..."
-        folder, runs = Path(ranks._folder.name), ranks._runs
+        folder, runs = ranks._folder, ranks._runs
     asked = [json.loads(line) for line in (mpi / "asked.jsonl").read_text().splitlines()]
     assert asked == [[[2, 1, 1], True, "F"], [[3, 1, 1], True, "F"], [[1, 2, 1], False, "F"]]  # the slab once
     assert not folder.exists() and all(run.returncode is not None for run, *_ in runs.values())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from reference import error
 
-from benchmarks.virtual_nodes import Nodes, missing
+from benchmarks.virtual_nodes import missing, started
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "hosts.md"
@@ -40,7 +40,7 @@ def test_the_recipe_for_slurm(tmp_path: Path) -> None:
     zarr.save_array(tmp_path / "in.zarr", x)
     (tmp_path / "power.py").write_text(_block("`power.py`:", "python"))
     (tmp_path / "job.sh").write_text(recipe)
-    with Nodes() as nodes:
+    with started() as nodes:
         ran = nodes.run(
             "sbatch --wait job.sh",
             folder=tmp_path,
