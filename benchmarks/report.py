@@ -11,7 +11,7 @@ from .tables.parts import PARTS
 
 Values = dict[str, Any]
 RUN = ("command", "commit", "date", "cpu", "table")
-ABOUT = ("versions", "device", "cpu", "cores", "load_before", "date", "commit", "command")
+ABOUT = ("versions", "made_by", "device", "cpu", "cores", "load_before", "date", "commit", "command")
 MEASURED, MODELLED = "measured", "modelled"
 
 
@@ -30,7 +30,7 @@ def sections() -> Iterator[tuple[str, list[Table]]]:
     """The tables of all measured parts, and of all modelled ones."""
     for known in (MEASURED, MODELLED):
         parts = [part for part in PARTS if part.path.exists() and part.modelled == (known == MODELLED)]
-        yield known, [table for part in parts for table in tables([*read(part.path).values()], known)]
+        yield known, [table for part in parts for table in tables(read(part.path), known)]
 
 
 def tables(rows: Sequence[Values], known: str) -> list[Table]:

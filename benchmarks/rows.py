@@ -63,11 +63,12 @@ def kept(path: Path | None, rows: Iterable[Values], *packages: str) -> Iterator[
         yield row
 
 
-def read(path: Path) -> dict[int, Values]:
-    lines = {at: line for at, line in enumerate(path.read_bytes().splitlines(), 1) if line.strip()}
-    if not lines:
+def read(path: Path) -> list[Values]:
+    lines = enumerate(path.read_bytes().splitlines(), 1)
+    found = [_values(line, f"line {at} of {path}") for at, line in lines if line.strip()]
+    if not found:
         raise ValueError(f"{path} holds no row: {WRONG}")
-    return {at: _flat(_values(line, f"line {at} of {path}")) for at, line in lines.items()}
+    return found
 
 
 def _values(line: bytes, place: str) -> Values:
@@ -78,11 +79,6 @@ def _values(line: bytes, place: str) -> Values:
     if not isinstance(values, dict):
         raise ValueError(f"{place} is no JSON object: {WRONG}, or take the line out")
     return values
-
-
-def _flat(row: Values) -> Values:
-    made = row.pop("made_by", None)
-    return row if made is None else {**row, "versions": made, "commit": ""}
 
 
 def grouped(rows: Iterable[Kind], key: Callable[[Kind], Hashable]) -> list[list[Kind]]:

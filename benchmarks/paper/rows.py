@@ -51,4 +51,4 @@ def find(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 
 
 def read_rows(path: Path) -> list[Row]:
-    return [Row.from_dict(values) for values in files.read(path).values()]
+    return [Row.from_dict(values) for values in files.read(path)]

@@ -106,11 +106,11 @@ def quotes() -> Quotes:
     """What the rows in results/ give."""
     found = Quotes({}, {}, {})
     for part in (one for one in PARTS if one.path.exists()):
-        rows = [*files.read(part.path).values()]
+        rows = files.read(part.path)
         made = dict(part.made(rows))
         found.values.update(made)
         found.parts.update(dict.fromkeys(made, part.name))
-        found.commits[part.name] = {row["commit"] for row in rows}
+        found.commits[part.name] = {row.get("commit", "") for row in rows}
     return found
 
 

@@ -119,12 +119,12 @@ def made(command: str, commit: str) -> list[Values]:
         path = Path(folder) / "rows.jsonl"
         subprocess.run([sys.executable, "-m", *shlex.split(command), "--rows", str(path)], cwd=ROOT, check=True)
         facts = {"cpu": files.cpu_model(), "cores": files.cores()}
-        rows = [facts | row for row in files.read(path).values()]
+        rows = [facts | row for row in files.read(path)]
     return [row | {"commit": commit, "command": f"python -m {command}"} for row in rows]
 
 
 def _rows(path: Path, commit: str) -> list[Values]:
-    return [row for row in files.read(path).values() if row.get("commit") == commit]
+    return [row for row in files.read(path) if row.get("commit") == commit]
 
 
 def _commands(rows: Sequence[Values]) -> set[str]:

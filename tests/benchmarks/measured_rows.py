@@ -7,4 +7,4 @@ from benchmarks.rows import read
 
 
 def read_rows(path: Path) -> list[Row]:
-    return [Row.from_dict(values) for values in read(path).values()]
+    return [Row.from_dict(values) for values in read(path)]

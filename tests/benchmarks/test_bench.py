@@ -247,7 +247,7 @@ def test_the_command_prints_writes_and_draws(command: Path) -> None:
     assert all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout
     assert "12.7" in result.stdout and "modelled" in result.stdout and "…" not in result.stdout
     written = read_rows(command / "rows.jsonl")
-    assert all(one["versions"]["jax"] and one["commit"] for one in read(command / "rows.jsonl").values())
+    assert all(one["versions"]["jax"] and one["commit"] for one in read(command / "rows.jsonl"))
     assert len(find(written, known="published")) >= 8
     assert (command / "table-v3.png").exists()
     again = call("--read", "rows.jsonl")

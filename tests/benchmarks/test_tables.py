@@ -124,11 +124,11 @@ def test_a_part_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest
     part.path.write_text('{"commit": "old", "command": "python -m first"}\n')
     with pytest.raises(subprocess.CalledProcessError):
         parts.run(part, "new")
-    assert [row["commit"] for row in read(part.path).values()] == ["old"]
+    assert [row["commit"] for row in read(part.path)] == ["old"]
     parts.run(part, "new")
     parts.run(part, "new")
     assert ran == ["first", "second", "second"]
-    assert [(row["commit"], row["command"]) for row in read(part.path).values()] == [
+    assert [(row["commit"], row["command"]) for row in read(part.path)] == [
         ("new", "python -m first"),
         ("new", "python -m second"),
     ]
