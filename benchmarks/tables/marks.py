@@ -74,10 +74,9 @@ def marked_pages() -> list[Path]:
 
 
 class Quotes(NamedTuple):
-    """What marks can name: tables and series, the part of each, and the commits of each part's rows."""
+    """What marks can name: tables and series, and the commits of the rows of each."""
 
     values: dict[str, str | Series]
-    parts: dict[str, str]
     commits: dict[str, set[str]]
 
     def text(self, name: str) -> str:
@@ -95,7 +94,7 @@ class Quotes(NamedTuple):
     def made_at(self, text: str) -> set[str]:
         """The commits of all rows that a page quotes."""
         heads = {self._split(mark[1])[0] for mark in MARK.findall(text)}
-        return set().union(*(self.commits[self.parts[head]] for head in heads & {*self.parts}))
+        return set().union(*(self.commits[head] for head in heads & self.commits.keys()))
 
     def _split(self, name: str) -> tuple[str, str]:
         head, _, keys = name.rpartition(" ")
@@ -104,25 +103,22 @@ class Quotes(NamedTuple):
 
 def quotes() -> Quotes:
     """What the rows in results/ give."""
-    found = Quotes({}, {}, {})
+    found = Quotes({}, {})
     for part in (one for one in PARTS if one.path.exists()):
         rows = files.read(part.path)
         made = dict(part.made(rows))
         found.values.update(made)
-        found.parts.update(dict.fromkeys(made, part.name))
-        found.commits[part.name] = {row.get("commit", "") for row in rows}
+        found.commits.update({name: {row.get("commit", "") for row in rows} for name in made})
     return found
 
 
-def remade(text: str, found: Quotes, unknown: Callable[[str], Any] | None = None) -> str:
+def remade(text: str, found: Quotes, unknown: Callable[[str], Any]) -> str:
     """A page with every marked text as the rows have it; one without rows is told, and stays."""
 
     def new(mark: re.Match[str]) -> str:
         try:
             return mark[1] + found.text(mark[2]) + mark[4]
         except ValueError:
-            if unknown is None:
-                raise
             unknown(mark[2])
             return mark[0]
 
