@@ -1,7 +1,7 @@
 """Plans over nodes and slices, modelled: seconds, bytes inside and outside, and the order of the devices.
 
 Each row is the cheapest of three meshes: all devices in a line, and a domain along either of two axes. One stage and
-two are the same walk with its all-to-alls made so; "as listed" has the devices in the order of `jax.make_mesh`.
+two are the same walk with its all-to-alls made so; `as_listed` has the devices in the order of `jax.make_mesh`.
 """
 
 import dataclasses

@@ -46,11 +46,6 @@ def matrix_of(points: mf.Points, columns: int) -> np.ndarray:
     return powers(turns, columns) * np.exp(-np.multiply.outer(logs, np.arange(columns)))
 
 
-def kdft(x: np.ndarray, points: mf.Points | None, **how: Any) -> np.ndarray:
-    with jax.enable_x64(x.dtype == np.complex128):
-        return np.asarray(mf.kdftn(x, [points], axes=(0,), **how))
-
-
 def capped(sizes: tuple[int, ...], most: int) -> list[int]:
     return list(dict.fromkeys(min(n, most) for n in sizes))
 
@@ -67,7 +62,9 @@ def phases(most: int) -> Iterator[Row]:
             vander = np.vander(np.exp(-2j * np.pi * t).astype(dtype), n, increasing=True)
             turns = np.outer(t.astype(real), np.arange(n, dtype=real))
             unreduced = np.exp(real.type(-2 * np.pi) * turns * np.array(1j, dtype))
-            row[f"KDFT, {dtype}"] = relative(kdft(x, mf.Points.turns(t)), truth)
+            with jax.enable_x64(dtype == "complex128"):
+                found = mf.kdftn(x, [mf.Points.turns(t)], axes=(0,))
+            row[f"KDFT, {dtype}"] = relative(found, truth)
             row["`numpy.vander`, " + dtype] = relative(vander @ x, truth)
             row[f"n t in {real}"] = relative(unreduced @ x, truth)
         yield row
