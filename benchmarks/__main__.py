@@ -37,7 +37,9 @@ PLACES = {  # modules and functions that are not `benchmarks.NAME:main`
     "paper": "paper.command:paper",
     **{name: f"tpu.{name}:main" for name in ("first_on_tpu", "kernels", "wire_kernels")},
 }
-COMPILED = ("kernels", "wire_kernels")  # by libtpu, which needs no TPU
+TPU = (("libtpu",), 'the TPU compiler, libtpu: in a clone pip install ".[tpu]"')
+CUDA = (("jax_cuda12_plugin", "jax_cuda13_plugin"), "XLA's compiler for CUDA: benchmarks/README.md, Several GPUs")
+COMPILED = {"kernels": TPU, "wire_kernels": TPU, "passes": CUDA}  # compilers, which need no device
 BESIDE = {"dense_tables": "finufft", "programs": "mpi4py-fft", "scattered": "finufft"}  # baselines, where installed
 PLAIN: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
 app = typer.Typer(help=__doc__, no_args_is_help=True, **PLAIN)
@@ -45,8 +47,9 @@ app = typer.Typer(help=__doc__, no_args_is_help=True, **PLAIN)
 
 def _check(name: str) -> None:
     """Ends with exit code 2 without a required package; prints which baseline it leaves out."""
-    if name in COMPILED and not installed("libtpu"):
-        typer.echo(f'{name} needs the TPU compiler, libtpu: in a clone pip install ".[tpu]"', err=True)
+    packages, remedy = COMPILED.get(name, ((), ""))
+    if packages and not any(map(installed, packages)):
+        typer.echo(f"{name} needs {remedy}", err=True)
         raise typer.Exit(2)
     if name in BESIDE:
         baseline = import_module("benchmarks.measure.baselines").BASELINES[BESIDE[name]]

@@ -17,8 +17,8 @@ import meshfft as mf
 from meshfft.numerics.dtypes import TIERS
 from meshfft.numerics.phases import host_roots
 
-from .common import mesh_of, numbers, relative, start, table
-from .rows import kept
+from .common import mesh_of, numbers, print_rows, relative, start
+from .rows import grouped, kept
 
 LINES = ("constant", "alternating", "wave", "spike", "ramp", "noise", "mixed")
 # The 2nd and 3rd lose most in float32 sums of 32 and of 128, the rest as bfloat16 terms in four or three products.
@@ -44,9 +44,7 @@ def main(
         if TIERS[tier].slices and n > SLICED[method]:
             continue
         found += (row for mesh in meshes for row in kept(rows, measured(n, method, tier, mesh)))
-    named = dict.fromkeys((row["precision"], row["method"]) for row in found)
-    heads = ("tier", "method", "printed", *LINES, "worst", "at N")
-    table(heads, (_cells([row for row in found if (row["precision"], row["method"]) == one]) for one in named))
+    print_rows(map(_worst, grouped(found, lambda row: (row["precision"], row["method"]))))
     print(f"\nworst error over its bound: {worst(found, ''):.2f}")
 
 
@@ -97,7 +95,8 @@ def worst(rows: list[Row], name: str) -> float:
     return max((over for row in rows for line, over in row["over"].items() if line.startswith(name)), default=0.0)
 
 
-def _cells(same: list[Row]) -> list[str]:
-    printed, most = max(row["error_expected"] for row in same), max(same, key=lambda row: worst([row], ""))
-    over = [f"{worst(same, name):.2f}" for name in (*LINES, "")]
-    return [same[0]["precision"], same[0]["method"], f"{printed:.1e}", *over, str(most["n"])]
+def _worst(same: list[Row]) -> Row:
+    """Of one tier and method: the largest bound, the worst error of each line over its bound, and where it is worst."""
+    most = max(same, key=lambda row: worst([row], ""))
+    printed, over = max(row["error_expected"] for row in same), {name: worst(same, name) for name in LINES}
+    return {"tier": most["precision"], "method": most["method"], "printed": printed, **over, "at N": most["n"]}
