@@ -5,7 +5,6 @@ weak     one block a device    ideal time = T_first                      efficie
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 
@@ -20,24 +19,6 @@ from .on_devices import plan_of
 from .words import error_words, mesh_words, ms, shape_words
 
 HEADS = ("devices", "array", "mesh", "median\nms", "ideal\nms", "efficiency", "error")
-
-
-class Point(NamedTuple):
-    """The median on so many devices, beside the seconds of perfect scaling from the fewest."""
-
-    devices: int
-    seconds: float
-    ideal: float
-
-    @property
-    def efficiency(self) -> float:
-        return self.ideal / self.seconds
-
-
-def points(seconds: dict[int, float], weak: bool) -> list[Point]:
-    """Points by number of devices, the fewest first; `weak` if every device has a block of one size."""
-    first = min(seconds)
-    return [Point(many, seconds[many], seconds[first] * (1 if weak else first / many)) for many in sorted(seconds)]
 
 
 def grown(shape: Sequence[int], first: int, devices: int) -> tuple[int, ...]:
@@ -69,25 +50,22 @@ def best_mesh(task: Task, devices: Sequence[jax.Device], **way: str) -> tuple[in
     return min(found, key=lambda one: one[0])[1]
 
 
-def points_of(rows: Sequence[Row], weak: bool) -> dict[str, list[Point]]:
-    found: dict[str, dict[int, float]] = {}
-    for row in fastest(rows):
-        found.setdefault(row.case.name, {})[row.case.devices] = row.median
-    return {name: points(seconds, weak) for name, seconds in found.items()}
+def scaled(rows: Sequence[Row], weak: bool) -> dict[str, list[tuple[Row, float]]]:
+    """Rows of each variant, the fewest devices first, each on its best mesh; and their ideal seconds."""
+    found: dict[str, list[tuple[Row, float]]] = {}
+    there = sorted((row for row in rows if row.seconds), key=lambda row: row.case.devices)
+    for same in grouped(there, lambda row: (row.case.name, row.case.devices)):
+        best = min(same, key=lambda row: row.median)
+        line = found.setdefault(best.case.name, [])
+        first = line[0][0] if line else best
+        line.append((best, first.median * (1 if weak else first.case.devices / best.case.devices)))
+    return found
 
 
 def tables(rows: Sequence[Row], weak: bool) -> dict[str, list[list[str]]]:
-    best = {(row.case.name, row.case.devices): row for row in fastest(rows)}
-    lines = points_of(rows, weak).items()
-    return {name: [_line(one, best[name, one.devices]) for one in line] for name, line in lines}
+    return {name: [_line(*one) for one in line] for name, line in scaled(rows, weak).items()}
 
 
-def fastest(rows: Sequence[Row]) -> list[Row]:
-    """The fastest row of each variant on equally many devices, so that each has its best mesh."""
-    alike = grouped((row for row in rows if row.seconds), lambda row: (row.case.name, row.case.devices))
-    return [min(same, key=lambda row: row.median) for same in alike]
-
-
-def _line(one: Point, row: Row) -> list[str]:
-    numbers = [ms(one.seconds), ms(one.ideal), f"{one.efficiency:.2f}", error_words(row)]
-    return [str(one.devices), shape_words(row.case), mesh_words(row.case), *numbers]
+def _line(row: Row, ideal: float) -> list[str]:
+    numbers = [ms(row.median), ms(ideal), f"{ideal / row.median:.2f}", error_words(row)]
+    return [str(row.case.devices), shape_words(row.case), mesh_words(row.case), *numbers]
