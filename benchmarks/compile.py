@@ -63,18 +63,17 @@ def compiled(
         return swirl(program, devices).lower(block).compile()
 
     made, wall, spent = clocked(build)
-    what = {"by": "swirl-lm" if program else "meshfft", "topology": topology, "shape": shape, "mesh": sizes}
-    took: dict[str, Any] = {"steps": len(plan.walk.pairs)}
+    row: dict[str, Any] = {"by": "swirl-lm" if program else "meshfft", "topology": topology}
+    row |= {"shape": shape, "mesh": sizes, **options, "steps": len(plan.walk.pairs)}
     if program is None:
-        took["sent_bytes"] = plan.work.sent_bytes
-    took |= {"cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
+        row["sent_bytes"] = plan.work.sent_bytes
+    row |= {"cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
     if (memory := made.memory_analysis()) is not None:
-        took["peak_bytes"] = memory.peak_memory_in_bytes
-    modelled: dict[str, Any] = {}
+        row["peak_bytes"] = memory.peak_memory_in_bytes
     if chip.clock and program:
-        modelled = {"compute": play(program_of(made, chip), 1 / chip.clock.value, {}).compute}
+        row["modelled_compute"] = play(program_of(made, chip), 1 / chip.clock.value, {}).compute
     elif chip.clock:
         played = timeline(made, plan)
-        modelled = {"plan": plan.seconds, "plan_compute": sum(plan.seconds_by_resource[:3]), "compute": played.compute}
-        modelled |= {"links": played.links, "played": played.total}
-    return {**what, **options, **took, **{f"modelled_{name}": value for name, value in modelled.items()}}
+        row |= {"modelled_plan": plan.seconds, "modelled_plan_compute": sum(plan.seconds_by_resource[:3])}
+        row |= {"modelled_compute": played.compute, "modelled_links": played.links, "modelled_played": played.total}
+    return row

@@ -4,7 +4,6 @@ Each call makes a new result, but FFTW's, whose plan writes to its own: that fav
 """
 
 import math
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -46,35 +45,24 @@ def prepare_finufft(case: Case, data: Data, place: Place) -> Prepared:
 
     finufft's modes are centred: its samples lack the phase of n // 2 modes, which each call puts in.
     """
-    finufft = import_module("finufft")
-    steps: list[Callable[[np.ndarray], np.ndarray]] = []
-    shape = list(case.shape)
+    finufft, steps, shape = import_module("finufft"), list[tuple[Any, np.ndarray]](), list(case.shape)
     for axis, turns in enumerate(data.turns):
         n, lines = shape[axis], math.prod(shape[:axis] + shape[axis + 1 :])
         plan = finufft.Plan(2, (n,), n_trans=lines, eps=EPS[case.dtype], isign=-1, dtype=case.dtype)
         plan.setpts((2 * np.pi * turns).astype(np.finfo(case.dtype).dtype))
-        phase = np.exp(-2j * np.pi * ((n // 2) * turns % 1)).astype(case.dtype)
-        steps.append(_along(plan, phase, axis, n))
+        steps.append((plan, np.exp(-2j * np.pi * ((n // 2) * turns % 1)).astype(case.dtype)))
         shape[axis] = len(turns)
 
     def call() -> np.ndarray:
         y = data.x
-        for step in steps:
-            y = step(y)
+        for axis, (plan, phase) in enumerate(steps):
+            rows = np.ascontiguousarray(np.moveaxis(y, axis, -1))
+            found = plan.execute(rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:-1], len(phase))
+            found *= phase
+            y = np.moveaxis(found, -1, axis)
         return y
 
     return ready(call, data)
-
-
-def _along(plan: Any, phase: np.ndarray, axis: int, n: int) -> Callable[[np.ndarray], np.ndarray]:
-
-    def step(y: np.ndarray) -> np.ndarray:
-        rows = np.ascontiguousarray(np.moveaxis(y, axis, -1))
-        found = np.asarray(plan.execute(rows.reshape(-1, n))).reshape(*rows.shape[:-1], len(phase))
-        found *= phase
-        return np.moveaxis(found, -1, axis)
-
-    return step
 
 
 def _threads(case: Case, place: Place) -> int:
