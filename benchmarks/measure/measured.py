@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..timing import spread, timed
+from ..timing import timed
 from .baselines import BASELINES, prepare
 from .cases import Case
 from .data import Data, Place, Prepared
 
 LONGEST = 160  # letters of a reason
-FOUND = ("seconds", "median", "quartiles", "error", "absent")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,26 +36,20 @@ class Row:
         return statistics.median(self.seconds) if self.seconds else math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as plain values; median and quartiles are there for readers."""
-        low, median, high = spread(self.seconds) if self.seconds else (None,) * 3
-        found = (list(self.seconds), median, [low, high], self.error, self.absent)
-        return {**self.case.to_dict(), **dict(zip(FOUND, found, strict=True)), **self.facts}
+        found = {"seconds": list(self.seconds), "error": self.error, "absent": self.absent}
+        return {**self.case.to_dict(), **found, **self.facts}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Row":
         case, seconds = Case.from_dict(dict(values)), tuple(map(float, values["seconds"]))
-        facts = {k: v for k, v in values.items() if k not in (*case.to_dict(), *FOUND)}
+        facts = {k: v for k, v in values.items() if k not in (*case.to_dict(), "seconds", "error", "absent")}
         return cls(case, seconds, values["error"], values["absent"], facts)
 
 
 def measured(
-    cases: Sequence[Case],
-    rounds: int,
-    place: Place,
-    facts: Mapping[str, Any],
-    told: Callable[[str], None] = lambda part: None,
+    cases: Sequence[Case], rounds: int, place: Place, facts: Mapping[str, Any], told: Callable[[str], None]
 ) -> list[Row]:
-    """A row for each case."""
+    """A row for each case; `told` is called with the part that begins."""
     data = {task: Data(task, place.cores) for task in dict.fromkeys(case.task for case in cases)}
     ready = []
     for case in cases:
