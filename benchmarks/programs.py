@@ -71,14 +71,13 @@ def compiled(case: Case, data: Data, turns: int) -> Iterator[Program]:
         "in jit": jax.jit(plan).lower(x).compile(),
     }
     if turns:
-        made["a turn"] = jax.jit(_scanned(plan, turns)).lower(x).compile()
-        made["a turn, donated"] = jax.jit(_scanned(plan, turns), donate_argnums=0).lower(x).compile()
+        made[TURN] = jax.jit(_scanned(plan, turns)).lower(x).compile()
+        made[f"{TURN}, donated"] = jax.jit(_scanned(plan, turns), donate_argnums=0).lower(x).compile()
     for how, program in made.items():
         memory, block = program.memory_analysis(), 8 * np.prod(case.shape) / case.devices
         assert memory is not None
         call = _alternating(program, x) if how.endswith("donated") else functools.partial(program, x)
-        kind, times = (TURN, turns) if how.startswith("a turn") else (ONCE, 1)
-        yield _program(case, how, kind, call, times, memory.temp_size_in_bytes / block)
+        yield _program(case, how, call, turns, memory.temp_size_in_bytes / block)
 
 
 def _scanned(plan: Plan, turns: int) -> Callable[[Any], Any]:
@@ -101,10 +100,12 @@ def theirs(data: Data, ranks: MpiRanks, turns: int, slab: bool) -> Iterator[Prog
     for case in () if baseline.missing("fft") else baseline.ways(data.task, (), cores()):
         if slab and case.method != SLAB:
             continue
-        yield _program(case, case.method, ONCE, ranks.prepare(case, data).call)
+        yield _program(case, case.method, ranks.prepare(case, data).call, turns)
         if turns:
-            yield _program(case, f"{case.method}, a turn", TURN, ranks.prepare(case, data, turns).call, turns)
+            yield _program(case, f"{case.method}, {TURN}", ranks.prepare(case, data, turns).call, turns)
 
 
-def _program(case: Case, how: str, kind: str, call: Call, times: int = 1, blocks: float = 0.0) -> Program:
-    return Program({"by": case.library, "mesh": case.mesh, "how": how, "kind": kind, "blocks": blocks}, call, times)
+def _program(case: Case, how: str, call: Call, turns: int, blocks: float = 0.0) -> Program:
+    kind = TURN if TURN in how else ONCE
+    said = {"by": case.library, "mesh": case.mesh, "how": how, "kind": kind, "blocks": blocks}
+    return Program(said, call, turns if kind == TURN else 1)

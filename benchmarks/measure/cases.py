@@ -1,8 +1,4 @@
-"""Cases: a task, and a library with its options; plain values that a file can hold.
-
-task    shape, type, kind, and samples at random points: what all baselines share
-case    a task, a library, and its way: mesh, method, order, precision, ring
-"""
+"""Cases: a task, which all baselines share, and a library with its options; plain values that a file can hold."""
 
 import dataclasses
 import math

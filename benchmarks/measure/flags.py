@@ -122,8 +122,14 @@ def start_devices(count: int | None, flag: str = "--mesh") -> list[jax.Device]:
 
 def cases_of(task: Task, meshes: Sequence[tuple[int, ...]], ways: Ways, baselines: Sequence[str]) -> list[Case]:
     """meshfft's cases, of which at least one must have a walk, and those of baselines."""
-    own = [case_of(task, MESHFFT, mesh, **way) for mesh in meshes for way in ways]
-    check_walks(own)
+    own, refusals = [case_of(task, MESHFFT, mesh, **way) for mesh in meshes for way in ways], list[Exception]()
+    for case in own:
+        try:
+            plan_of(case)
+        except (ValueError, TypeError) as error:
+            refusals.append(error)
+    if refusals and len(refusals) == len(own):
+        raise refusals[0]
     return own + _theirs(task, baselines, meshes, files.cores())
 
 
@@ -131,18 +137,6 @@ def cases_on(task: Task, devices: Sequence[jax.Device], ways: Ways, baselines: S
     """meshfft's cases on all these devices, each on its best mesh, and those of baselines that take as many."""
     own = [case_of(task, MESHFFT, best_mesh(task, devices, **way), **way) for way in ways]
     return own + _theirs(task, baselines, list(dict.fromkeys(case.mesh for case in own)), len(devices))
-
-
-def check_walks(own: Sequence[Case]) -> None:
-    """Refuses meshfft's cases if none has a walk, with the reason of the first."""
-    refusals: list[Exception] = []
-    for case in own:
-        try:
-            plan_of(case)
-        except (ValueError, TypeError) as error:
-            refusals.append(error)
-    if own and len(refusals) == len(own):
-        raise refusals[0]
 
 
 def _choices(text: str, name: str) -> list[str]:
