@@ -14,7 +14,7 @@ from jax.sharding import AbstractMesh
 import meshfft as mf
 from meshfft.collectives.levels import wires_of
 from meshfft.layout.layout import AXES, axis_sizes
-from meshfft.machine.topology import Topology, mesh_call, placed, topology
+from meshfft.machine.topology import Topology, placed, topology
 from meshfft.numerics.dtypes import real_dtype
 from meshfft.plans.options import Definition
 from meshfft.plans.planning import laid_out, planned
@@ -53,7 +53,6 @@ def cheapest(shape: tuple[int, ...], where: Topology, wire: str) -> Row:
         "machine": where.name,
         "mesh": tuple(axis_sizes(best.mesh).values()),
         "outside": best.to_dict()["outer_mesh"],
-        "call": mesh_call(best.machine, axis_sizes(best.mesh)) or "plan.device_mesh()",
         "wire": wire,
         "seconds": best.seconds,
         "one_stage": one and one.seconds,

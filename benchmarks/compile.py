@@ -68,8 +68,6 @@ def compiled(
     if program is None:
         row["sent_bytes"] = plan.work.sent_bytes
     row |= {"cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
-    if (memory := made.memory_analysis()) is not None:
-        row["peak_bytes"] = memory.peak_memory_in_bytes
     if chip.clock and program:
         row["modelled_compute"] = play(program_of(made, chip), 1 / chip.clock.value, {}).compute
     elif chip.clock:

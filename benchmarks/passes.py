@@ -61,8 +61,6 @@ def counted(case: Case) -> dict[str, Any]:
     mesh = mesh_of(case.mesh, described.devices)
     plan = plan_of(case, mesh)
     compiled, block = compile_plan(plan, mesh), 8 * math.prod(case.shape) // case.devices
-    memory = compiled.memory_analysis()
-    assert memory is not None, "CUDA programs have one"
     return {
         **case.to_dict(),
         "case": f"{shape_words(case)} {case.kind} on {'x'.join(map(str, case.mesh))}, {case.order}",
@@ -70,7 +68,6 @@ def counted(case: Case) -> dict[str, Any]:
         "passes": {kind: nbytes / (2 * block) for kind, nbytes in passed(program_of(compiled)).items()},
         "all_to_alls": plan.work.all_to_alls,
         "sent_bytes": plan.work.sent_bytes,
-        "temp_bytes": memory.temp_size_in_bytes,
         "seconds_modelled": plan.seconds,
         "described": "h100:8",
     }

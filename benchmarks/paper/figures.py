@@ -56,10 +56,10 @@ def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
         spot.plot(cores, lines, color=colour, linestyle="--", linewidth=1, label=label)
         seconds = [row.seconds for row in mine]
         spot.plot(cores, seconds, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
-    _axes(spot, scaling.cores)
     if scaling.cores[-1] == 2048:
         measured = MEASURED[scaling.shape[0]][scaling.family]
         spot.plot(2048, measured, "*", color="black", markersize=11, label="paper, measured (Table I)")
+    _axes(spot, scaling.cores)
 
 
 def _table(figure: Any, rows: Sequence[Row]) -> None:
