@@ -126,12 +126,6 @@ class Nodes(NamedTuple):
             raise RuntimeError(f"{command} ended with {process.returncode}:\n{out}{err}")
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
-    def sent_bytes(self) -> dict[str, int]:
-        """Bytes that each node has sent to others since its start, headers too."""
-        read = "cat /sys/class/net/to{}/statistics/rx_bytes"
-        command = "; ".join(read.format(name.removeprefix("node")) for name in self.names)
-        return dict(zip(self.names, map(int, self.run(command).stdout.split()), strict=True))
-
 
 @contextlib.contextmanager
 def started(count: int = 4, rate: str = "1gbit") -> Iterator[Nodes]:

@@ -74,14 +74,14 @@ def marked_pages() -> list[Path]:
 
 
 class Quotes(NamedTuple):
-    """What marks can name: tables and series, and the commits of the rows of each."""
+    """What marks can name: tables and series, and the commits of the rows of each, which tests compare."""
 
     values: dict[str, str | Series]
     commits: dict[str, set[str]]
 
     def text(self, name: str) -> str:
         """The text of a mark; raises ValueError for a table, series or key that the rows lack."""
-        head, keys = self._split(name)
+        head, keys = self.split(name)
         found = _of(self.values, head)
         if isinstance(found, str):
             return found
@@ -91,12 +91,7 @@ class Quotes(NamedTuple):
             return f"{above / below:.3g}"
         return ", ".join(map(form, [_of(numbers, key) for key in keys.split(",")] if keys else numbers.values()))
 
-    def made_at(self, text: str) -> set[str]:
-        """The commits of all rows that a page quotes."""
-        heads = {self._split(mark[1])[0] for mark in MARK.findall(text)}
-        return set().union(*(self.commits[head] for head in heads & self.commits.keys()))
-
-    def _split(self, name: str) -> tuple[str, str]:
+    def split(self, name: str) -> tuple[str, str]:
         head, _, keys = name.rpartition(" ")
         return (name, "") if name in self.values or name.startswith("table ") else (head, keys)
 

@@ -40,8 +40,14 @@ def test_pages_have_the_numbers_of_the_rows(path: Path, found: Quotes) -> None:
 
 def test_pages_have_rows_of_one_commit(found: Quotes) -> None:
     """Catches a page that mixes commits, and a page in MIXED that no longer does."""
-    mixed = {path.name for path in marked_pages() if not one_commit(found.made_at(path.read_text()))}
+    mixed = {path.name for path in marked_pages() if not one_commit(commits(path.read_text(), found))}
     assert mixed == MIXED
+
+
+def commits(text: str, found: Quotes) -> set[str]:
+    """Those of all rows that a page quotes."""
+    heads = {found.split(mark[1])[0] for mark in MARK.findall(text)}
+    return set().union(*(found.commits[head] for head in heads & found.commits.keys()))
 
 
 def one_commit(commits: set[str]) -> bool:
