@@ -13,6 +13,7 @@ import jax
 from jax.sharding import NamedSharding
 
 import meshfft as mf
+from meshfft.cli import flags
 from meshfft.cli.cluster import describe_mesh, use_tpu_compiler
 from meshfft.inspect.aot import compile_plan, mesh_for, play, timeline
 from meshfft.inspect.hlo import program_of
@@ -22,18 +23,16 @@ from .measure.on_devices import BLOCKS, swirl
 from .rows import kept
 from .timing import clocked
 
+TOLD = ("method", "order", "kind", "engine", "ring", "precision", "wire")  # flags that rows have
 
+
+@flags.with_flags
 def main(
     shape: str,
+    *,
     topology: str | None = None,
     mesh: str = "8",
-    method: str = "auto",
-    order: str = "natural",
-    kind: str = "fft",
-    precision: str = "default",
-    wire: str = "exact",
-    engine: str = "auto",
-    ring: str = "auto",
+    how: flags.PlanFlags,
     program: Path | None = None,
     rows: Path | None = None,
 ) -> None:
@@ -41,19 +40,17 @@ def main(
         cpu_devices()
     else:
         use_tpu_compiler()
-    options = {"method": method, "order": order, "kind": kind, "engine": engine, "ring": ring}
-    options |= {"precision": precision, "wire": wire}
     whose = dict.fromkeys((None, program))
-    found = (compiled(numbers(shape), numbers(mesh), topology, options, theirs) for theirs in whose)
+    found = (compiled(numbers(shape), numbers(mesh), topology, how, theirs) for theirs in whose)
     print_rows(kept(rows, found, "libtpu"))
 
 
 def compiled(
-    shape: tuple[int, ...], sizes: tuple[int, ...], topology: str | None, options: dict[str, Any], program: Path | None
+    shape: tuple[int, ...], sizes: tuple[int, ...], topology: str | None, how: flags.PlanFlags, program: Path | None
 ) -> dict[str, Any]:
     """A row of a plan's program, or of the authors' for its devices."""
     mesh = describe_mesh(dict(zip("xyzw", sizes, strict=False))) if topology else mesh_of(sizes)
-    plan = mf.plan(shape, mesh=mesh, topology=topology, **options)
+    plan = mf.plan(shape, mesh=mesh, topology=topology, **how.read())
     chip, devices = plan.machine.chip, mesh_for(plan, topology) if topology else mesh_of(sizes)
 
     def build() -> jax.stages.Compiled:
@@ -64,7 +61,8 @@ def compiled(
 
     made, wall, spent = clocked(build)
     row: dict[str, Any] = {"by": "swirl-lm" if program else "meshfft", "topology": topology}
-    row |= {"shape": shape, "mesh": sizes, **options, "steps": len(plan.walk.pairs)}
+    row |= {"shape": shape, "mesh": sizes, **{name: getattr(how, name) for name in TOLD}}
+    row["steps"] = len(plan.walk.pairs)
     if program is None:
         row["sent_bytes"] = plan.work.sent_bytes
     row |= {"cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
