@@ -41,16 +41,17 @@ def main(
     else:
         use_tpu_compiler()
     whose = dict.fromkeys((None, program))
-    found = (compiled(numbers(shape), numbers(mesh), topology, how, theirs) for theirs in whose)
+    found = (compiled(numbers(shape), flags.read_mesh(mesh), topology, how, theirs) for theirs in whose)
     print_rows(kept(rows, found, "libtpu"))
 
 
 def compiled(
-    shape: tuple[int, ...], sizes: tuple[int, ...], topology: str | None, how: flags.PlanFlags, program: Path | None
+    shape: tuple[int, ...], axes: dict[str, int], topology: str | None, how: flags.PlanFlags, program: Path | None
 ) -> dict[str, Any]:
     """A row of a plan's program, or of the authors' for its devices."""
-    mesh = describe_mesh(dict(zip("xyzw", sizes, strict=False))) if topology else mesh_of(sizes)
-    plan = mf.plan(shape, mesh=mesh, topology=topology, **how.read())
+    sizes, spec = tuple(axes.values()), flags.read_spec(how.spec, axes, len(shape))
+    mesh = describe_mesh(axes) if topology else mesh_of(sizes)
+    plan = mf.plan(shape, mesh=mesh, spec=spec, topology=topology, **how.read())
     chip, devices = plan.machine.chip, mesh_for(plan, topology) if topology else mesh_of(sizes)
 
     def build() -> jax.stages.Compiled:
