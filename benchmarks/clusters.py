@@ -7,7 +7,6 @@ two are the same walk with its all-to-alls made so; `as_listed` has the devices 
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from jax.sharding import AbstractMesh
 
@@ -23,25 +22,24 @@ from meshfft.steps import Exchange
 from meshfft.steps.problem import Options
 
 from .common import print_rows
-from .rows import kept
+from .rows import Values, kept
 
 MACHINES = "h100:8,4*h100:8,16*h100:8,64*h100:8,v5p:4x8x8,2*v5p:4x8x8,4*v5p:4x8x8"
 WIRES = {"exact": "exact", "outer int16": "outer=int16"}
-Row = dict[str, Any]
 
 
 def main(sizes: str = "1024,4096", machines: str = MACHINES, rows: Path | None = None) -> None:
     print_rows(kept(rows, measured(sizes, machines)))
 
 
-def measured(sizes: str, machines: str) -> Iterator[Row]:
+def measured(sizes: str, machines: str) -> Iterator[Values]:
     for size in map(int, sizes.split(",")):
         for name in machines.split(","):
             for wire in WIRES if topology(name).domains > 1 else ("exact",):
                 yield cheapest((size,) * 3, topology(name), wire)
 
 
-def cheapest(shape: tuple[int, ...], where: Topology, wire: str) -> Row:
+def cheapest(shape: tuple[int, ...], where: Topology, wire: str) -> Values:
     near = where.devices // where.domains
     meshes = dict.fromkeys([(where.devices,), (where.domains, near), (near, where.domains)])
     described = [AbstractMesh(one, tuple(AXES[: len(one)])) for one in meshes if 1 not in one or len(one) == 1]

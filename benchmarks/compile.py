@@ -7,7 +7,6 @@ for the program of the paper's authors, in blocks of the same mesh: of its compu
 """
 
 from pathlib import Path
-from typing import Any
 
 import jax
 from jax.sharding import NamedSharding
@@ -20,7 +19,7 @@ from meshfft.inspect.hlo import program_of
 
 from .common import cpu_devices, mesh_of, numbers, print_rows
 from .measure.on_devices import BLOCKS, swirl
-from .rows import kept
+from .rows import Values, kept
 from .timing import clocked
 
 TOLD = ("method", "order", "kind", "engine", "ring", "precision", "wire")  # flags that rows have
@@ -47,7 +46,7 @@ def main(
 
 def compiled(
     shape: tuple[int, ...], axes: dict[str, int], topology: str | None, how: flags.PlanFlags, program: Path | None
-) -> dict[str, Any]:
+) -> Values:
     """A row of a plan's program, or of the authors' for its devices."""
     sizes, spec = tuple(axes.values()), flags.read_spec(how.spec, axes, len(shape))
     mesh = describe_mesh(axes) if topology else mesh_of(sizes)
@@ -61,7 +60,7 @@ def compiled(
         return swirl(program, devices).lower(block).compile()
 
     made, wall, spent = clocked(build)
-    row: dict[str, Any] = {"by": "swirl-lm" if program else "meshfft", "topology": topology}
+    row: Values = {"by": "swirl-lm" if program else "meshfft", "topology": topology}
     row |= {"shape": shape, "mesh": sizes, **{name: getattr(how, name) for name in TOLD}}
     row["steps"] = len(plan.walk.pairs)
     if program is None:

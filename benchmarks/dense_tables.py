@@ -5,8 +5,7 @@ noise from a fixed seed, rounded to the type that is tested. Without finufft its
 """
 
 import re
-from collections.abc import Callable, Iterator
-from importlib import import_module
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,8 @@ import meshfft as mf
 from meshfft.extras import installed
 
 from .common import noise, powers, print_rows, relative
-from .rows import kept
+from .measure.on_cores import finufft_lines
+from .rows import Values, kept
 from .timing import Call, timed
 
 OUTPUTS = 64  # samples of a transform with fewer samples than inputs
@@ -26,7 +26,6 @@ BATCH, ROUNDS = 4096, 15  # columns and rounds of `speed`
 MOST = 65536  # points of the longest line
 SIZES = [(n, n) for n in (64, 128, 256, 512, 1024)] + [(1024, m) for m in (64, 256)]
 PI = np.longdouble("3.14159265358979323846264338327950288")
-Row = dict[str, Any]
 
 
 def main(
@@ -50,10 +49,10 @@ def capped(sizes: tuple[int, ...], most: int) -> list[int]:
     return list(dict.fromkeys(min(n, most) for n in sizes))
 
 
-def phases(most: int) -> Iterator[Row]:
+def phases(most: int) -> Iterator[Values]:
     """Relative L2 error of one dimension at 64 random fractions t, 4 columns: KDFT and numpy.vander."""
     for n in capped((64, 1024, 4096, 16384, 65536), most):
-        row: Row = {"N": n}
+        row: Values = {"N": n}
         for dtype in ("complex64", "complex128"):
             rng = np.random.default_rng(n)
             t, x = rng.random(OUTPUTS), noise((n, 4), dtype, n + 1)
@@ -80,7 +79,7 @@ def families(n: int) -> dict[str, mf.Points]:
     }
 
 
-def solved(points: mf.Points, n: int, dtype: str, **weights: Any) -> Row:
+def solved(points: mf.Points, n: int, dtype: str, **weights: Any) -> Values:
     """Answer of `ikdftn` to exact samples rounded to the type, for 4 columns, or its refusal."""
     truth = noise((n, 4), "complex128", n + 1)
     samples = (matrix_of(points, n) @ truth).astype(dtype)
@@ -98,12 +97,12 @@ def solved(points: mf.Points, n: int, dtype: str, **weights: Any) -> Row:
     return row | {"x": relative(x, truth), "scaled x": relative(scale * x, scale * truth)}
 
 
-def inverse(most: int) -> Iterator[Row]:
+def inverse(most: int) -> Iterator[Values]:
     """mf.ikdftn from exact samples rounded to the type: residual, and relative L2 error of x and of x_n rho^-n, rho the
     mean radius."""
     for n in capped((64, 256), most):
         for name, points in families(n).items():
-            row: Row = {"points": name, "N": n}
+            row: Values = {"points": name, "N": n}
             for short, dtype in (("c64", "complex64"), ("c128", "complex128")):
                 found = solved(points, n, dtype)
                 row |= {"condition": found["condition"], "solved by": found["by"]}  # of complex128 in the end
@@ -111,7 +110,7 @@ def inverse(most: int) -> Iterator[Row]:
             yield row
 
 
-def regularised(most: int) -> Iterator[Row]:
+def regularised(most: int) -> Iterator[Values]:
     """Points that complex64 refuses at N = 64, with tikhonov= or truncation=, in complex128; the condition is that of
     the regularised problem."""
     n = min(64, most)
@@ -123,30 +122,27 @@ def regularised(most: int) -> Iterator[Row]:
             yield {"points": name, "asked": f"{key}={value:.0e}"} | columns
 
 
-def speed(most: int) -> Iterator[Row]:
+def speed(most: int) -> Iterator[Values]:
     """Milliseconds for a complex64 block of N x 4096 along N, one device: medians of 15 interleaved calls. M samples;
     the FFT makes all N. Errors: relative L2 at random points."""
     for n, m in SIZES if most >= MOST else [(most, most)]:
         calls, errors = prepared(n, m)
-        middle: Row = {name: 1e3 * one.median for name, one in timed(calls, ROUNDS).items()}
+        middle: Values = {name: 1e3 * one.median for name, one in timed(calls, ROUNDS).items()}
         middle.setdefault("finufft", None)
         ratios = {"dense / FFT": middle["dense, uniform"] / middle["FFT"]}
         ratios["dense / finufft"] = middle["dense, random"] / middle["finufft"] if middle["finufft"] else None
         yield {"N": n, "M": m, **middle, **ratios, **errors}
 
 
-def prepared(n: int, m: int) -> tuple[dict[str, Call], Row]:
-    """The calls to time, and errors of the first samples. finufft gets its data in rows, as it requires.
-
-    finufft's modes are centred: its samples lack the phase of n // 2 modes.
-    """
+def prepared(n: int, m: int) -> tuple[dict[str, Call], Values]:
+    """The calls to time, and errors of the first samples. finufft gets its data in rows, as it requires."""
     rng = np.random.default_rng(n)
     turns, x = rng.random(m), noise((n, BATCH), seed=n + 1)
     points, block = mf.Points.turns(turns), jax.device_put(x)
     uniform = None if m == n else mf.Points.zoom(0.0, m / n, m)
 
     def dense(points: mf.Points | None) -> Call:
-        how: Row = {"axes": (0,), "precision": "float32", "multiplications": 4}
+        how: Values = {"axes": (0,), "precision": "float32", "multiplications": 4}
         run = jax.jit(lambda x: mf.kdftn(x, [points], **how))
         return lambda: run(block)
 
@@ -154,15 +150,14 @@ def prepared(n: int, m: int) -> tuple[dict[str, Call], Row]:
     calls = {"dense, uniform": dense(uniform), "dense, random": dense(points)}
     calls["FFT"] = lambda: fft(block)
     truth = powers(turns[:OUTPUTS], n) @ x[:, :4]
-    errors: Row = {"error, dense": relative(calls["dense, random"]()[:OUTPUTS, :4], truth), "error, finufft": None}
+    errors: Values = {"error, dense": relative(calls["dense, random"]()[:OUTPUTS, :4], truth), "error, finufft": None}
     if installed("finufft"):
-        plan = import_module("finufft").Plan(2, (n,), n_trans=BATCH, eps=1e-6, isign=-1, dtype="complex64")
-        plan.setpts((2 * np.pi * turns).astype(np.float32))
+        plan, phase = finufft_lines(turns, n, BATCH, "complex64")
         rows, out = np.ascontiguousarray(x.T), np.empty((BATCH, m), np.complex64)
         calls["finufft"] = lambda: plan.execute(rows, out=out)
-        phase = np.exp(-2j * np.pi * (n // 2) * turns[:OUTPUTS])[:, None]
-        errors["error, finufft"] = relative(phase * calls["finufft"]()[:4, :OUTPUTS].T, truth)
+        found = (phase * calls["finufft"]()[:4]).T
+        errors["error, finufft"] = relative(found[:OUTPUTS], truth)
     return calls, errors
 
 
-TABLES: dict[str, Callable[[int], Iterator[Row]]] = {one.__name__: one for one in (phases, inverse, regularised, speed)}
+TABLES = {one.__name__: one for one in (phases, inverse, regularised, speed)}

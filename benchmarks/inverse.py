@@ -5,7 +5,6 @@ first call, with compiling, and of a second. The explicit inverse, N^3 on the ho
 """
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -14,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 
 from .common import cpu_devices, mesh_of, numbers, print_rows, relative
-from .rows import kept
+from .rows import Values, kept
 from .timing import clocked
 
 MOST_DIRECT = 2048
@@ -27,7 +26,7 @@ def main(sizes: str = "512,1024,2048,8192", columns: int = 64, rows: Path | None
     print_rows(kept(rows, found))
 
 
-def measured(n: int, method: str, columns: int) -> dict[str, Any]:
+def measured(n: int, method: str, columns: int) -> Values:
     """One row: solved twice, so that the second has all that is kept."""
     mesh, rng = mesh_of((8,)), np.random.default_rng(n)
     array = rng.standard_normal((n, columns, 2)).view(np.complex128)[..., 0].astype("complex64")

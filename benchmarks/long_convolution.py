@@ -23,7 +23,7 @@ import meshfft as mf
 from meshfft.inspect.hlo import every_collective, program_of
 
 from .common import cpu_devices, mesh_of, noise, numbers, print_rows, relative
-from .rows import kept
+from .rows import Values, kept
 from .timing import clocked, timed
 
 Convolve = Callable[[Array, Array], Array]
@@ -45,7 +45,7 @@ def theirs(u: Array, h: Array) -> Array:
     return jnp.fft.irfft(jnp.fft.rfft(u, 2 * n) * jnp.fft.rfft(h, 2 * n), 2 * n)[..., :n]
 
 
-def measured(length: int, channels: int, rounds: int) -> list[dict[str, Any]]:
+def measured(length: int, channels: int, rounds: int) -> list[Values]:
     u, h, w = (noise((channels, length), "float32", seed) for seed in range(3))
     h *= np.float32(channels * length) ** -0.5
     cut, programs, made = NamedSharding(mesh_of((8,)), P(None, "x")), {}, {}

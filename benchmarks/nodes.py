@@ -32,7 +32,7 @@ from .measure.baselines import PENCIL
 from .measure.cases import Task, case_of
 from .measure.data import Data
 from .measure.mpi import MpiRanks
-from .rows import cores, kept
+from .rows import Values, cores, kept
 from .timing import timed
 from .virtual_nodes import Nodes, missing, started
 
@@ -43,7 +43,6 @@ WAYS = ("one stage", "two stages", "exact", "outer int16")  # exact: the plan, i
 HEADS = ("array", "mesh", *(f"{way}, ms" for way in WAYS), "mpi4py-fft, ms")
 HEADS += ("gain of two", "planned", "gain of int16", "planned")
 PATIENCE = 1800.0
-Row = dict[str, Any]
 
 
 def main(
@@ -63,7 +62,7 @@ def main(
     table(HEADS, map(cells, kept(rows, found, *(("mpi4py", "mpi4py-fft") if mpi else ()))))
 
 
-def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Row]:
+def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Values]:
     own = f"{sys.executable} -m benchmarks nodes --inside --cases '{cases}' --rounds {rounds}"
     with started(NODES, rate) as nodes:
         command, more = f"srun -N {NODES} --ntasks-per-node=1 {own}", {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
@@ -73,7 +72,7 @@ def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Row]:
             yield {**row, "mpi4py_fft": theirs(row, nodes, rounds) if mpi else []}
 
 
-def theirs(row: Row, nodes: Nodes, rounds: int) -> list[float]:
+def theirs(row: Values, nodes: Nodes, rounds: int) -> list[float]:
     """Seconds of mpi4py-fft on one rank for each device; its ranks end before others start."""
     task = Task(tuple(row["shape"]))
     case = case_of(task, "mpi4py-fft", tuple(row["mesh"]), method=PENCIL)
@@ -102,7 +101,7 @@ def one_process(cases: str, rounds: int) -> None:
                 print(json.dumps({**row, "rates": found.rates}), flush=True)
 
 
-def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds: int) -> Row:
+def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds: int) -> Values:
     mesh, spec = mesh_of(sizes), spec_of(sizes)
     made = partial(mf.plan, shape, mesh=mesh, spec=spec, topology=rates, method="transpose")
     best, rounded = made(), made(wire={"outer": "int16"})

@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from jax.experimental import topologies
 
@@ -24,7 +23,7 @@ from .measure.baselines import MESHFFT
 from .measure.cases import Case, Task, case_of, usual_meshes
 from .measure.on_devices import plan_of
 from .measure.words import shape_words
-from .rows import kept
+from .rows import Values, kept
 
 # As NVIDIA's data sheet and CUDA's deviceQuery have an H100 SXM: what XLA's compiler asks of a device.
 H100 = """
@@ -56,7 +55,7 @@ def cases(shape: tuple[int, ...]) -> Iterator[Case]:
         yield case_of(Task(shape, dtypes[kind], kind), MESHFFT, sizes, method="auto", order=order)
 
 
-def counted(case: Case) -> dict[str, Any]:
+def counted(case: Case) -> Values:
     described = topologies.get_topology_desc(platform="cuda", target_config=H100, topology=f"1x1x{case.devices}")
     mesh = mesh_of(case.mesh, described.devices)
     plan = plan_of(case, mesh)

@@ -8,7 +8,6 @@ Draw i depends on the seed and i alone: shape, mesh, spec, kind, method, precisi
 
 import random
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +18,7 @@ from meshfft.inspect.aot import compile_plan, mesh_for, timeline
 from meshfft.layout.layout import AXES
 
 from .common import cpu_devices, mesh_of, table
-from .rows import grouped, kept
+from .rows import Values, grouped, kept
 
 MESHES = ((2,), (5,), (8,), (2, 2), (2, 4), (3, 2), (1, 2, 2), (2, 2, 2))
 PODS = ((4,), (2, 2), (1, 2, 2))
@@ -29,7 +28,6 @@ METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
 TIERS = ("float32", "bf16x3", "bf16x6", "float64")
 MOST = 1.02  # a peak above is called exceeded
 SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)  # quantiles of the table
-Row = dict[str, Any]
 
 
 def main(draws: int = 200, seed: int = 36, topology: str = "", rows: Path | None = None) -> None:
@@ -38,7 +36,7 @@ def main(draws: int = 200, seed: int = 36, topology: str = "", rows: Path | None
     show(found)
 
 
-def measured(seed: int, at: int, topology: str) -> Row | None:
+def measured(seed: int, at: int, topology: str) -> Values | None:
     """A row of one draw; nothing if the plan is refused."""
     shape, sizes, how = drawn(random.Random(f"{seed} {at}"), bool(topology))
     mesh = jax.sharding.AbstractMesh(sizes, tuple(AXES[: len(sizes)])) if topology else mesh_of(sizes)
@@ -61,7 +59,7 @@ def measured(seed: int, at: int, topology: str) -> Row | None:
     return row
 
 
-def drawn(draw: random.Random, tpu: bool) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+def drawn(draw: random.Random, tpu: bool) -> tuple[tuple[int, ...], tuple[int, ...], Values]:
     """The shape, the sizes of the mesh and the options of a plan."""
     ndim, sizes = draw.choice((1, 2, 2, 3, 3, 3, 4)), draw.choice(PODS if tpu else MESHES)
     each = 2 ** (draw.uniform(*np.log2(POINTS[tpu])) / ndim)
@@ -71,7 +69,7 @@ def drawn(draw: random.Random, tpu: bool) -> tuple[tuple[int, ...], tuple[int, .
         cuts[draw.randrange(ndim)].append(axis)
     kind, tier = draw.choice(KINDS) if draw.random() < 0.5 else "fft", draw.choice(TIERS)
     real = (kind.startswith("d") and draw.random() < 0.7) or kind == "rfft"
-    how: dict[str, Any] = {
+    how: Values = {
         "spec": PartitionSpec(*(tuple(one) or None for one in cuts)),
         "kind": kind,
         "inverse": draw.random() < 0.3,
@@ -92,7 +90,7 @@ def _length(draw: random.Random, about: float) -> int:
     return draw.choice((2 ** max(round(np.log2(near)), 1), max(near // 8 * 8, 2), near))
 
 
-def show(found: list[Row]) -> None:
+def show(found: list[Values]) -> None:
     for key in (key for key in ("peak", "seconds") if any(key in row for row in found)):
         print(f"\n{key}")
         alike = [found, *grouped(found, lambda row: row["method"])]

@@ -23,7 +23,7 @@ from .measure.cases import Case, Task, case_of, usual_meshes
 from .measure.data import Data
 from .measure.mpi import MpiRanks
 from .measure.on_devices import plan_of
-from .rows import cores, kept
+from .rows import Values, cores, kept
 from .timing import Call, timed
 
 ONCE, TURN = "once", "a turn"  # the kind of a program: one transform, or one round trip
@@ -32,7 +32,7 @@ ONCE, TURN = "once", "a turn"  # the kind of a program: one transform, or one ro
 class Program(NamedTuple):
     """What rows say of it, temporaries in blocks, a call, and transforms per call."""
 
-    said: dict[str, Any]
+    said: Values
     call: Call
     times: int
 
@@ -64,7 +64,7 @@ def main(
 def compiled(case: Case, data: Data, turns: int) -> Iterator[Program]:
     mesh = mesh_of(case.mesh)
     x, plan = data.on(mesh, case), plan_of(case, mesh)
-    own: dict[str, Any] = {"donate_argnums": 0, "compiler_options": plan.compiler_options}
+    own: Values = {"donate_argnums": 0, "compiler_options": plan.compiler_options}
     made = {
         "alone": compile_plan(plan, mesh),
         "donated": jax.jit(plan, **own).lower(x).compile(),

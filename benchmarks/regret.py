@@ -23,14 +23,13 @@ from meshfft.walks.choice import price_of
 
 from .common import cpu_devices, mesh_of, noise
 from .plans import drawn, print_quantiles
-from .rows import kept
+from .rows import Values, kept
 from .timing import timed
 
 WALKS, ROUNDS, LEAST = 10, 15, 3
 SLOWEST = 1.0  # seconds of a plan that is run
 PATIENCE = 20.0  # seconds of all rounds, if the least number of them does not take longer
 SLOW, HOPELESS = 3.0, 10.0
-Row = dict[str, Any]
 
 
 def main(draws: int = 40, seed: int = 36, rows: Path | None = None) -> None:
@@ -39,7 +38,7 @@ def main(draws: int = 40, seed: int = 36, rows: Path | None = None) -> None:
     print_quantiles({name: [row[name] for row in found] for name in ("plan", "measured")})
 
 
-def regret(seed: int, at: int) -> Row | None:
+def regret(seed: int, at: int) -> Values | None:
     """A row of one draw; nothing if the plan is refused or takes long."""
     shape, sizes, how = drawn(random.Random(f"{seed} {at}"), tpu=False)
     mesh, spec = mesh_of(sizes), how.pop("spec")

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .common import cell
 from .measure.words import circumstances_words
-from .rows import grouped, read
+from .rows import Values, grouped, read
 from .tables.parts import PARTS
 
-Values = dict[str, Any]
 RUN = ("command", "commit", "date", "cpu", "table")
 ABOUT = ("versions", "made_by", "device", "cpu", "cores", "load_before", "date", "commit", "command")
 MEASURED, MODELLED = "measured", "modelled"

@@ -22,13 +22,12 @@ from meshfft.extras import installed
 from .common import mesh_of, noise, numbers, print_rows, relative, spec_of, start
 from .measure.cases import balanced
 from .measure.flags import calm
-from .rows import kept
+from .rows import Values, kept
 from .timing import Call, clocked, timed
 
 TRAJECTORIES = {2: ("random", "radial", "spiral"), 3: ("random", "koosh")}
 GOLDEN = math.pi * (3 - math.sqrt(5))
 DRAWN, FEWER, MANY = 300, 30, 100_000
-Row = dict[str, Any]
 
 
 class Case(NamedTuple):
@@ -39,7 +38,7 @@ class Case(NamedTuple):
     call: Call
     home: Callable[[Any], Any]
     planned: float
-    facts: Row
+    facts: Values
 
 
 def main(
@@ -65,7 +64,7 @@ def main(
     print_rows(kept(rows, found, "finufft"))
 
 
-def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: int) -> list[Row]:
+def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: int) -> list[Values]:
     """Rows of both types: meshfft in both orders, and finufft where it is."""
     rng = np.random.default_rng(len(shape))
     k = trajectory_of(name, len(shape), many, rng)
@@ -77,7 +76,7 @@ def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: i
     rows = []
     for at, case in enumerate(cases):
         where, truth = truths[case.kind]
-        row: Row = {**what, "type": case.kind, "case": case.name}
+        row: Values = {**what, "type": case.kind, "case": case.name}
         row |= {"cpu_ms": statistics.median(times[at].cpu) * 1e3, "wall_ms": times[at].median * 1e3}
         row["error"] = relative(np.asarray(case.home(case.call()))[where], truth)
         rows.append({**row, "plan_s": case.planned, **case.facts})

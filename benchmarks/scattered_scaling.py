@@ -5,7 +5,6 @@ the kind of step, and with values in the plan's order.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jax.sharding import AbstractMesh
@@ -14,7 +13,7 @@ import meshfft as mf
 
 from .common import numbers, print_rows
 from .paper.cases import slice_of
-from .rows import kept
+from .rows import Values, kept
 from .scattered import GOLDEN
 
 
@@ -22,7 +21,7 @@ def main(cores: str = "2,4,8,16,32,64", tol: float = 1e-3, rows: Path | None = N
     print_rows(kept(rows, (modelled(count, tol) for count in numbers(cores))))
 
 
-def modelled(cores: int, tol: float) -> dict[str, Any]:
+def modelled(cores: int, tol: float) -> Values:
     """One row of a radial image on some cores."""
     spoke, angle = np.arange(512) / 512 - 0.5, GOLDEN * np.arange(402)[:, None]
     points = mf.Scattered.turns(np.stack([np.cos(angle) * spoke, np.sin(angle) * spoke], -1))

@@ -10,7 +10,7 @@ could hold. Programs are compiled for few shapes, each for ten sets.
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ import meshfft as mf
 from meshfft.nufft.grid.window import LEAST_TOL, WIDTHS, fitted, window
 
 from .common import print_rows
-from .rows import grouped, kept
+from .rows import Values, grouped, kept
 
 SHAPES = ((1,), (2,), (7,), (32,), (101,), (1000,), (6, 5), (8, 8), (3, 37), (4, 5, 6), (12, 12, 12), (2, 9, 3))
 COUNTS = (1, 2, 5, 20, 50)  # of points, as programs are compiled
@@ -66,14 +66,14 @@ def main(sets: int = 5000, seed: int = 0, rows: Path | None = None) -> None:
         raise SystemExit(f"{len(exceeding)} sets exceed tol, as {exceeding[0]}")
 
 
-def show(found: list[dict[str, Any]], path: Path | None = None) -> None:
+def show(found: list[Values], path: Path | None = None) -> None:
     """Prints and writes the worst set of each type and decade of tolerances."""
     alike = grouped(found, lambda row: (row["kind"], row["decade"]))
     worst = (max(same, key=lambda row: row["error"]) | {"sets": len(same)} for same in alike)
     print_rows(kept(path, worst), COLUMNS)
 
 
-def measured(sets: int, seed: int, each: int = EACH) -> Iterator[dict[str, Any]]:
+def measured(sets: int, seed: int, each: int = EACH) -> Iterator[Values]:
     """A row for each set, `each` of one program, over all types, precisions and decades."""
     decades = [(dtype, 10.0**-k) for dtype in LEAST_TOL for k in range(1, 13) if 10.0**-k >= LEAST_TOL[dtype] * 0.99]
     families = [(kind, *decade) for kind in (1, 2, 3) for decade in decades]

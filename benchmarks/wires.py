@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ from meshfft.collectives.wires import WIRES
 from meshfft.numerics.dtypes import TIERS
 
 from .common import cpu_devices, mesh_of, noise, numbers, print_rows, relative
-from .rows import kept
+from .rows import Values, kept
 from .timing import timed
 
 PROCESSES = 2
@@ -39,7 +39,6 @@ ELLIPSES = (
     (0.2, 0.1, 0.1, 0.3, 0.3),
     (-0.2, -0.3, 0.2, 0.1, 0.1),
 )
-Row = dict[str, Any]
 HIDDEN = typer.Option(hidden=True)
 
 
@@ -67,7 +66,7 @@ def main(
         raise SystemExit(f"{what!r} is not measured here: give loopback or accuracy")
 
 
-def loopback(rounds: int, size: int) -> list[Row]:
+def loopback(rounds: int, size: int) -> list[Values]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     own = [sys.executable, "-m", "benchmarks", "wires", "loopback", "--rounds", str(rounds), "--size", str(size)]
@@ -104,7 +103,7 @@ def _there_and_back(plan: mf.Plan, x: jax.Array) -> jax.Array:
     return plan.inverse(jax.block_until_ready(plan(x)))
 
 
-def accuracy(sizes: tuple[int, ...]) -> Iterator[Row]:
+def accuracy(sizes: tuple[int, ...]) -> Iterator[Values]:
     """A row for each tier and wire and each N: the errors of all fields, and the printed bound."""
     cpu_devices(wide=True)
     mesh, spec = mesh_of((8,)), P(None, "x")
@@ -117,7 +116,7 @@ def accuracy(sizes: tuple[int, ...]) -> Iterator[Row]:
             continue
         given = fields(n).astype(np.complex128 if tier == "float64" or TIERS[tier].slices else np.complex64)
         truth = np.fft.fft(given.astype(np.clongdouble))
-        how: dict[str, Any] = {"method": method, "precision": tier, "wire": wire, "axes": (1,)}
+        how: Values = {"method": method, "precision": tier, "wire": wire, "axes": (1,)}
         plan = mf.plan(given.shape, mesh=mesh, spec=spec, dtype=given.dtype, **how)
         errors = map(relative, mf.gather(plan(mf.shard(given, mesh, spec))), truth)
         row = {"n": n, "method": method, "precision": tier, "wire": wire, "error_expected": plan.error}

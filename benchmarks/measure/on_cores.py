@@ -41,16 +41,11 @@ def prepare_mkl(case: Case, data: Data, place: Place) -> Prepared:
 
 
 def prepare_finufft(case: Case, data: Data, place: Place) -> Prepared:
-    """finufft's transforms of type 2, of all lines at once, along one dimension after the other.
-
-    finufft's modes are centred: its samples lack the phase of n // 2 modes, which each call puts in.
-    """
-    finufft, steps, shape = import_module("finufft"), list[tuple[Any, np.ndarray]](), list(case.shape)
+    """finufft's transforms of type 2, of all lines at once, along one dimension after the other."""
+    steps, shape = list[tuple[Any, np.ndarray]](), list(case.shape)
     for axis, turns in enumerate(data.turns):
-        n, lines = shape[axis], math.prod(shape[:axis] + shape[axis + 1 :])
-        plan = finufft.Plan(2, (n,), n_trans=lines, eps=EPS[case.dtype], isign=-1, dtype=case.dtype)
-        plan.setpts((2 * np.pi * turns).astype(np.finfo(case.dtype).dtype))
-        steps.append((plan, np.exp(-2j * np.pi * ((n // 2) * turns % 1)).astype(case.dtype)))
+        lines = math.prod(shape[:axis] + shape[axis + 1 :])
+        steps.append(finufft_lines(turns, shape[axis], lines, case.dtype))
         shape[axis] = len(turns)
 
     def call() -> np.ndarray:
@@ -63,6 +58,13 @@ def prepare_finufft(case: Case, data: Data, place: Place) -> Prepared:
         return y
 
     return ready(call, data)
+
+
+def finufft_lines(turns: np.ndarray, n: int, lines: int, dtype: str) -> tuple[Any, np.ndarray]:
+    """A plan for lines of n modes, and the phase of n // 2 modes that its samples lack, because modes are centred."""
+    plan = import_module("finufft").Plan(2, (n,), n_trans=lines, eps=EPS[dtype], isign=-1, dtype=dtype)
+    plan.setpts((2 * np.pi * turns).astype(np.finfo(dtype).dtype))
+    return plan, np.exp(-2j * np.pi * ((n // 2) * turns % 1)).astype(dtype)
 
 
 def _threads(case: Case, place: Place) -> int:

@@ -8,7 +8,6 @@ kernel: the error against NumPy in float64, and cycles a point by the clock, of 
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,7 @@ from meshfft.tpu.engines import RESERVED
 from meshfft.tpu.passes import passes, run
 
 from ..common import noise, numbers, print_rows, relative
-from ..rows import kept
+from ..rows import Values, kept
 from ..timing import timed
 from .kernels import by_xla
 
@@ -53,7 +52,7 @@ def _cases(n: int, points: int) -> dict[str, tuple[tuple[int, ...], tuple[int, .
     }
 
 
-def measured(shape: tuple[int, ...], dims: tuple[int, ...], chip: Chip, rounds: int, interpret: bool) -> dict[str, Any]:
+def measured(shape: tuple[int, ...], dims: tuple[int, ...], chip: Chip, rounds: int, interpret: bool) -> Values:
     assert chip.scratch is not None and chip.clock is not None
     room, size = int(chip.scratch.value) - RESERVED, math.prod(shape)
     planes = [noise(shape, "float32", seed) for seed in (0, 1)]

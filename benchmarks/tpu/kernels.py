@@ -28,7 +28,7 @@ from meshfft.tpu.passes import passes, run, supports
 
 from ..common import numbers
 from ..common import table as print_table
-from ..rows import circumstances, kept
+from ..rows import Values, circumstances, kept
 from .scheduled import schedules
 
 POINTS = 2**23
@@ -39,7 +39,6 @@ REAL = {"halflane": "lane", "reallane": "lane", "halfplane": "plane", "realplane
 TOPOLOGIES = "v2:2x2,v3:2x2,v4:2x2x1,v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1"
 UNITS = ("VALU", "XLU", "VLOAD", "VSTORE")
 COLUMNS = ("bundles", "memory", "beside", "cost", "XLA", "XLA / cost", "units")
-Row = dict[str, Any]
 Bundles = dict[str, dict[str, dict[str, float]]]  # by chip, kind and lengths
 
 
@@ -51,7 +50,7 @@ def main(
     table: Path | None = None,
     rows: Path | None = None,
 ) -> None:
-    made = list[Row]()
+    made = list[Values]()
     for one in (topology or (TOPOLOGIES if table else "v5e:2x2")).split(","):
         many = numbers(lengths or (LENGTHS if table else COMPARED))
         made += kept(rows, compiled(one, many, kinds.split(","), by.split(",")), "libtpu")
@@ -60,7 +59,7 @@ def main(
         write(table, made)
 
 
-def compiled(topology: str, lengths: Sequence[int], kinds: Sequence[str], makers: Sequence[str]) -> Iterator[Row]:
+def compiled(topology: str, lengths: Sequence[int], kinds: Sequence[str], makers: Sequence[str]) -> Iterator[Values]:
     chip = chip_of(topology)
     for by in makers:
         jobs = [job(by, kind, n, chip) for n in lengths for kind in kinds if by == "kernel" or kind != "plane"]
@@ -72,7 +71,7 @@ def chip_of(topology: str) -> Chip:
     return CHIPS[topology.partition(":")[0]]
 
 
-def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
+def job(by: str, kind: str, length: int, chip: Chip) -> Values:
     """Arguments of `program`: about POINTS numbers in a shape that suits the kind."""
     complex_kind = REAL.get(kind, kind)
     lengths = (length, length) if complex_kind == "plane" else (length,)
@@ -134,7 +133,7 @@ def _planes(block: jax.Array) -> Planes:
     return block.real, block.imag
 
 
-def lines(rows: Sequence[Row]) -> Iterator[list[str]]:
+def lines(rows: Sequence[Values]) -> Iterator[list[str]]:
     """A line for each kernel of one chip, beside XLA's FFT; a plane beside a sublane and a lane."""
     xla = {(row["kind"], *row["lengths"]): _each(row) for row in rows if row["by"] == "xla" and _good(row)}
     for row in (row for row in rows if row["by"] != "xla"):
@@ -145,7 +144,7 @@ def lines(rows: Sequence[Row]) -> Iterator[list[str]]:
         yield [f"{kind} {'x'.join(map(str, lengths))}", *(_cells(row, other) if _good(row) else [reason])]
 
 
-def _cells(row: Row, other: float | None) -> list[str]:
+def _cells(row: Values, other: float | None) -> list[str]:
     chip, points, passes = chip_of(row["topology"]), math.prod(row["shape"]), row["passes"]
     assert chip.clock is not None
     bundles = [one["bundles"] / points for one in passes]
@@ -158,15 +157,15 @@ def _cells(row: Row, other: float | None) -> list[str]:
     return [names, f"{sum(memory):.4f}", f"{beside:.4f}", f"{cost:.4f}", *beyond, units]
 
 
-def _good(row: Row) -> bool:
+def _good(row: Values) -> bool:
     return "error" not in row and not any(one["unknown"] for one in row.get("passes", ()))
 
 
-def _each(row: Row) -> float:
+def _each(row: Values) -> float:
     return float(row["estimate"]) / math.prod(row["shape"])
 
 
-def write(path: Path, rows: Sequence[Row]) -> None:
+def write(path: Path, rows: Sequence[Values]) -> None:
     """Writes bundles a point by chip, kind and lengths; what these rows do not have stays."""
     bundles: Bundles = json.loads(path.read_text())["bundles"] if path.exists() else {}
     for row in filter(_good, rows):

@@ -25,15 +25,15 @@ from meshfft.inspect.hlo import bytes_of, cycles, program_of
 from meshfft.inspect.schedule import Executed, Program, executed
 from meshfft.machine.chips import CHIPS
 
+from ..rows import Values
 from ..timing import clocked
 from .bundles import DELAYS, Schedule
 
-Job = dict[str, Any]
 FLAGS = "--xla_jf_dump_to={} --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=.*final.*"
 LONGEST = 400  # letters of a reason
 
 
-def schedules(build: str, jobs: Sequence[Job], topology: str, dump: bool = True) -> Iterator[dict[str, Any]]:
+def schedules(build: str, jobs: Sequence[Values], topology: str, dump: bool = True) -> Iterator[Values]:
     """A row for each job: seconds to compile, estimated cycles, and passes; or `error`."""
     left = list(jobs)
     while left:
@@ -51,7 +51,7 @@ def schedules(build: str, jobs: Sequence[Job], topology: str, dump: bool = True)
             yield {**left.pop(0), "error": f"the compiler ended: {' '.join(done.stderr.split())[-LONGEST:]}"}
 
 
-def compiled(build: Callable[..., Any], job: Job, topology: str, folder: str) -> dict[str, Any]:
+def compiled(build: Callable[..., Any], job: Values, topology: str, folder: str) -> Values:
     """The row of a job, in the process whose compiler dumps to a folder."""
     for path in Path(folder).iterdir() if folder else ():  # what the last job dumped
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -60,11 +60,11 @@ def compiled(build: Callable[..., Any], job: Job, topology: str, folder: str) ->
     operands = [jax.ShapeDtypeStruct(shape, "float32", sharding=sharding) for shape in shapes]
     made, seconds, _ = clocked(lambda: jax.jit(run).lower(*operands).compile(dict(CHIPS[chip].options)))
     program = program_of(made)
-    row: dict[str, Any] = {"seconds": round(seconds, 2), "estimate": sum(one.cycles for one in cycles(program))}
+    row: Values = {"seconds": round(seconds, 2), "estimate": sum(one.cycles for one in cycles(program))}
     return row | (scheduled(program, read(Path(folder), DELAYS[chip])) if folder else {})
 
 
-def scheduled(program: Program, found: Mapping[str, Schedule]) -> dict[str, Any]:
+def scheduled(program: Program, found: Mapping[str, Schedule]) -> Values:
     """Bundles of the custom calls of one run, and the bytes that each reads and writes; of the whole program if it has
     no such calls."""
     run = [one for one in executed(program) if one.times and one.instruction.name in found]
@@ -73,7 +73,7 @@ def scheduled(program: Program, found: Mapping[str, Schedule]) -> dict[str, Any]
     return {"passes": [_pass(one, found[one.instruction.name], types) for one in calls or run]}
 
 
-def _pass(one: Executed, schedule: Schedule, types: Mapping[str, str]) -> dict[str, Any]:
+def _pass(one: Executed, schedule: Schedule, types: Mapping[str, str]) -> Values:
     spent = schedule.spent().times(one.times)
     shares = {unit: used / (schedule.capacity[unit] * spent.cycles) for unit, used in spent.used.items() if used}
     sizes = [bytes_of(one.instruction.type), *(bytes_of(types.get(name, "")) for name in one.instruction.operands)]
