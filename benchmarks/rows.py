@@ -81,6 +81,10 @@ def _values(line: bytes, place: str) -> Values:
     return values
 
 
+def find(rows: Iterable[Values], **wanted: Any) -> list[Values]:
+    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+
+
 def grouped(rows: Iterable[Kind], key: Callable[[Kind], Hashable]) -> list[list[Kind]]:
     """The rows with one key, in the order in which the first of each comes."""
     found: dict[Hashable, list[Kind]] = {}

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,9 @@ class MpiRanks(contextlib.ExitStack):
         command = [*self._start, "-n", str(case.devices), *OPEN_MPI, *program, folder, grid, case.method]
         log = self._folder / f"{len(self._runs)}.log"
         with open(log, "w") as errors:
-            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-            run = subprocess.Popen(command, **pipes, text=True, bufsize=1, env=self._environment)
+            run = subprocess.Popen(
+                command, stdin=PIPE, stdout=PIPE, stderr=errors, text=True, bufsize=1, env=self._environment
+            )
         self.callback(_stop, run)
         return run, log, _answer(run, log)
 

@@ -9,11 +9,11 @@ from meshfft.cli import flags
 from meshfft.cli.output import guarded, print_columns, say, waiting
 
 from ..measure.words import folded
+from ..rows import read as read_rows
 from ..rows import write
 from .cases import cases
 from .figures import check_folder, draw_all
 from .modelled import known_rows, modelled_rows
-from .rows import read_rows
 from .tables import tables
 
 WORDS = (
@@ -45,7 +45,7 @@ def paper(
         found = [*known_rows(), *modelled_rows(made)]
     else:
         found = read_rows(read)
-    write(rows, (row.to_dict() for row in found))
+    write(rows, found)
     drawn = draw_all(found, figures) if figures is not None else []
     for title, heads, lines in tables(found):
         say(f"{title}\n")

@@ -11,8 +11,8 @@ from typing import Any
 from meshfft.atomic import replacing
 from meshfft.extras import need
 
+from ..rows import Values, find
 from .cases import MEASURED, POD, SCALINGS, TABLE, Scaling
-from .rows import Row, find
 from .tables import Entry, entries
 
 PAPER, OWN, OURS, BLOCKS, FLOOR = "#e8743b", "#9c3d0f", "#51127c", "#3c7fb1", "#555555"
@@ -24,7 +24,7 @@ def check_folder(folder: Path) -> None:
         raise FileNotFoundError(f"{folder} is not a folder: make it first, or draw elsewhere")
 
 
-def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
+def draw_all(rows: Sequence[Values], folder: Path) -> list[Path]:
     """Draws every figure that has rows, in place of older files; returns the files."""
     figures, paths = need("matplotlib.figure", "drawing a figure"), []
     for name, title, draw in _drawings(rows):
@@ -37,7 +37,7 @@ def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
     return paths
 
 
-def _drawings(rows: Sequence[Row]) -> Iterator[tuple[str, str, Callable[[Any, Sequence[Row]], None]]]:
+def _drawings(rows: Sequence[Values]) -> Iterator[tuple[str, str, Callable[[Any, Sequence[Values]], None]]]:
     for one in SCALINGS:
         if one.block and find(rows, figure=one.name):
             yield one.name, f"{one.title}: strong scaling on TPU v3, modelled", functools.partial(_scaling, scaling=one)
@@ -45,16 +45,16 @@ def _drawings(rows: Sequence[Row]) -> Iterator[tuple[str, str, Callable[[Any, Se
         yield TABLE, f"Table I on {POD}: all but the paper's own numbers are modelled", _table
 
 
-def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
+def _scaling(figure: Any, rows: Sequence[Values], scaling: Scaling) -> None:
     spot, rows = figure.subplots(), find(rows, figure=scaling.name, quantity="total")
-    names = list(dict.fromkeys(row.algorithm for row in rows))
+    names = list(dict.fromkeys(row["algorithm"] for row in rows))
     first = scaling.cores[0]
     for name, colour, mark in zip(names, (PAPER, OURS), "os", strict=False):
         mine, whose = find(rows, algorithm=name), name if name.startswith("paper") else f"meshfft's {name}"
         label = f"ideal, modelled: T_{first} / (cores / {first})" if name == names[0] else None
-        cores, lines = [row.cores for row in mine], [mine[0].seconds * first / row.cores for row in mine]
+        cores, lines = [row["cores"] for row in mine], [mine[0]["seconds"] * first / row["cores"] for row in mine]
         spot.plot(cores, lines, color=colour, linestyle="--", linewidth=1, label=label)
-        seconds = [row.seconds for row in mine]
+        seconds = [row["seconds"] for row in mine]
         spot.plot(cores, seconds, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
     if scaling.cores[-1] == 2048:
         measured = MEASURED[scaling.shape[0]][scaling.family]
@@ -62,7 +62,7 @@ def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
     _axes(spot, scaling.cores)
 
 
-def _table(figure: Any, rows: Sequence[Row]) -> None:
+def _table(figure: Any, rows: Sequence[Values]) -> None:
     figure.set_size_inches(9, 4.6)
     spots = figure.subplots(1, 2, sharey=True)
     for spot, family in zip(spots, ("KDFT", "FFT"), strict=True):

@@ -7,8 +7,8 @@ efficiency   ideal seconds / seconds
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ..rows import Values, find
 from .cases import BEST, CUBES, FFT, KDFT, OWN, PAPER_FFT, PAPER_KDFT, POD, SCALINGS, TABLE
-from .rows import Row, find
 
 NONE = "-"
 WAYS = {"KDFT": (PAPER_KDFT, KDFT), "FFT": (PAPER_FFT, FFT)}  # the paper's, then meshfft's
@@ -39,7 +39,7 @@ class Table(NamedTuple):
     lines: list[list[str]]
 
 
-def tables(rows: Sequence[Row]) -> Iterator[Table]:
+def tables(rows: Sequence[Values]) -> Iterator[Table]:
     if found := [one for family in WAYS for one in entries(rows, family)]:
         title = f"Table I on {POD}: seconds, modelled but for the paper's own"
         yield Table(title, TABLE_HEADS, list(map(_line, found)))
@@ -48,14 +48,14 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
             yield Table(f"{scaling.title}, strong scaling on TPU v3: seconds, modelled", SCALING_HEADS, lines)
 
 
-def entries(rows: Iterable[Row], family: str) -> list[Entry]:
+def entries(rows: Iterable[Values], family: str) -> list[Entry]:
     """The lines of Table I for KDFT or FFT, the largest array first."""
     rows = find(rows, figure=TABLE, family=family)
-    sizes = sorted({row.shape[0] for row in rows}, reverse=True)
-    return [_entry(find(rows, shape=(n,) * 3), family, n) for n in sizes]
+    sizes = sorted({row["shape"][0] for row in rows}, reverse=True)
+    return [_entry(find(rows, shape=[n] * 3), family, n) for n in sizes]
 
 
-def _entry(rows: Sequence[Row], family: str, n: int) -> Entry:
+def _entry(rows: Sequence[Values], family: str, n: int) -> Entry:
     its, ours = (find(rows, algorithm=way.name, quantity="total") for way in WAYS[family])
     return Entry(
         family,
@@ -75,28 +75,28 @@ def _line(one: Entry) -> list[str]:
     return [f"{one.family} {one.n}^3", *its, *ours]
 
 
-def _scaling(rows: Sequence[Row]) -> list[list[str]]:
+def _scaling(rows: Sequence[Values]) -> list[list[str]]:
     made = find(rows, quantity="total")
-    its = [row for row in made if row.algorithm.startswith("paper")]
-    ours = {row.cores: row for row in made if row not in its}
+    its = [row for row in made if row["algorithm"].startswith("paper")]
+    ours = {row["cores"]: row for row in made if row not in its}
     if not its or not ours:
         return []
-    lines, first = [], ours[its[0].cores]
+    lines, first = [], ours[its[0]["cores"]]
     for row in its:
-        if other := ours.get(row.cores):
+        if other := ours.get(row["cores"]):
             found, _, *shares = _scaled(other, first)
-            lines.append([str(row.cores), *_scaled(row, its[0]), found, *shares])
+            lines.append([str(row["cores"]), *_scaled(row, its[0]), found, *shares])
     return lines
 
 
-def _scaled(row: Row, first: Row) -> tuple[str, str, str, str]:
-    links = sum(row.parts.get(name, 0.0) for name in LINKS)
-    ideal = first.seconds * first.cores / row.cores
-    return number(row.seconds), number(row.parts.get("products")), number(links), _times(ideal, row.seconds, 2)
+def _scaled(row: Values, first: Values) -> tuple[str, str, str, str]:
+    links = sum(row["parts"].get(name, 0.0) for name in LINKS)
+    ideal = first["seconds"] * first["cores"] / row["cores"]
+    return number(row["seconds"]), number(row["parts"].get("products")), number(links), _times(ideal, row["seconds"], 2)
 
 
-def _seconds(rows: Sequence[Row]) -> Seconds:
-    return rows[0].seconds if rows else None
+def _seconds(rows: Sequence[Values]) -> Seconds:
+    return rows[0]["seconds"] if rows else None
 
 
 def _times(one: Seconds, other: Seconds, digits: int = 1) -> str:

@@ -8,15 +8,14 @@ single permutes           milliseconds by cores, of the third dimension
 from collections.abc import Mapping, Sequence
 
 from ..paper.cases import SCALINGS
-from ..paper.rows import Row, find
 from ..paper.tables import LINKS, WAYS, entries, tables
+from ..rows import find
 from .text import Named, Series, Values, fenced, hundredths
 
 COLUMNS = ("measured", "own", "paper", "blocks", "meshfft")  # seconds of a `paper.tables.Entry`
 
 
-def of_paper(values: Sequence[Values]) -> Named:
-    rows = [Row.from_dict(one) for one in values]
+def of_paper(rows: Sequence[Values]) -> Named:
     for title, heads, cells in tables(rows):
         yield f"table {title}", fenced(title, heads, cells)
     table = {family: entries(rows, family) for family in WAYS}
@@ -29,9 +28,9 @@ def of_paper(values: Sequence[Values]) -> Named:
         yield from _of_figure(f"{scaling.name} its", find(rows, figure=scaling.name, algorithm=its, quantity="total"))
     for name in ("permute", "einsum"):
         single = find(rows, quantity=f"single {name}")
-        yield f"single {name}", Series({str(row.cores): 1e3 * row.seconds for row in single})
+        yield f"single {name}", Series({str(row["cores"]): 1e3 * row["seconds"] for row in single})
     hops = find(rows, quantity="single permute")
-    yield "single permutes", Series({str(row.cores): 1e3 * row.seconds * (row.mesh["z"] - 1) for row in hops})
+    yield "single permutes", Series({str(row["cores"]): 1e3 * row["seconds"] * (row["mesh"]["z"] - 1) for row in hops})
 
 
 def _of_table(name: str, found: dict[str, dict[str, float]]) -> Named:
@@ -46,15 +45,15 @@ def _of_table(name: str, found: dict[str, dict[str, float]]) -> Named:
     yield f"{name} off", Series(off, "{:.0f}".format)  # percent of the modelled
 
 
-def _of_figure(name: str, rows: Sequence[Row]) -> Named:
-    total = {str(row.cores): row.seconds for row in rows}
-    links = {str(row.cores): sum(row.parts.get(one, 0.0) for one in LINKS) for row in rows}
+def _of_figure(name: str, rows: Sequence[Values]) -> Named:
+    total = {str(row["cores"]): row["seconds"] for row in rows}
+    links = {str(row["cores"]): sum(row["parts"].get(one, 0.0) for one in LINKS) for row in rows}
     share = {cores: 100 * links[cores] / spent for cores, spent in total.items()}
     efficiency = _efficiency(total)
     lost = {cores: spent * (1 - efficiency[cores]) for cores, spent in total.items()}
     yield from ((f"{name} {what}", Series(it)) for what, it in (("links", links), ("lost", lost)))
     yield f"{name} compute", Series({cores: spent - links[cores] for cores, spent in total.items()})
-    yield f"{name} products", Series({str(row.cores): row.parts["products"] for row in rows})
+    yield f"{name} products", Series({str(row["cores"]): row["parts"]["products"] for row in rows})
     yield f"{name} efficiency", Series(efficiency, hundredths)
     yield f"{name} share of links", Series(share, "{:.0f}".format)
 
