@@ -46,18 +46,6 @@ class Program(NamedTuple):
     grid: tuple[int, ...]  # cells
 
 
-class Set(NamedTuple):
-    """A set of points with values, and the matrix between them."""
-
-    places: str
-    values: str
-    points: np.ndarray  # (count, d); of type 3 positions
-    sums: np.ndarray  # modes of the image or frequencies of type 3, (N, d)
-    inputs: np.ndarray
-    matrix: np.ndarray  # exp(..) of results by inputs
-    used: int  # points that are no copies
-
-
 def main(sets: int = 5000, seed: int = 0, rows: Path | None = None) -> None:
     jax.config.update("jax_platforms", "cpu")
     found = list(measured(sets, seed))
@@ -83,9 +71,7 @@ def measured(sets: int, seed: int, each: int = EACH) -> Iterator[Values]:
         with jax.enable_x64(dtype == "complex128"):
             program = _program(rng, kind, dtype, decade)
             for _ in range(min(each, sets - at * each)):
-                one = _set(rng, program)
-                what = {"program": at, "dims": len(program.shape), "places": one.places, "values": one.values}
-                yield {**program._asdict(), **what, "points": one.used, **_errors(program, one)}
+                yield {**program._asdict(), "program": at, "dims": len(program.shape), **_set(rng, program)}
 
 
 def _program(rng: np.random.Generator, kind: int, dtype: str, decade: float) -> Program:
@@ -110,16 +96,23 @@ def _tolerance(rng: np.random.Generator, kind: int, dtype: str, decade: float, d
     return float(min(max(tol, LEAST_TOL[dtype] * windows), 0.5))
 
 
-def _set(rng: np.random.Generator, program: Program) -> Set:
+def _set(rng: np.random.Generator, program: Program) -> Values:
+    """Errors over the tolerance of one set: of all results, and of a single one over the sum of all |inputs|."""
+    kind, tol = program.kind, program.tol
     places, values = str(rng.choice(PLACES)), str(rng.choice(VALUES))
     lowest = max((count for count in COUNTS if count < program.held), default=0) + 1
     used = int(rng.integers(lowest, program.held + 1))
-    points, sums = (_lengths if program.kind == 3 else _image)(rng, program, places)
+    points, sums = (_lengths if kind == 3 else _image)(rng, program, places)
     points[used:] = points[0]
-    phases = np.exp((2j if program.kind == 1 else -2j) * np.pi * ((points @ sums.T) % 1))
-    matrix = phases if program.kind == 2 else phases.T
-    inputs = _values(rng, values, matrix, used if program.kind != 2 else matrix.shape[1]).astype(program.dtype)
-    return Set(places, values, points, sums, inputs, matrix, used)
+    phases = np.exp((2j if kind == 1 else -2j) * np.pi * ((points @ sums.T) % 1))
+    matrix = phases if kind == 2 else phases.T
+    inputs = _values(rng, values, matrix, used if kind != 2 else matrix.shape[1]).astype(program.dtype)
+    many = used if kind == 2 else len(matrix)  # of results; the rest are copies
+    truth, found = (matrix @ inputs.astype(complex))[:many], _found(program, points, sums, inputs)[:many]
+    miss, typical = np.abs(found - truth), math.sqrt(many) * np.linalg.norm(inputs)
+    error = float(np.linalg.norm(miss) / max(np.linalg.norm(truth), typical) / tol)
+    single = float(miss.max() / np.abs(inputs).sum() / tol)
+    return {"places": places, "values": values, "points": used, "error": error, "single": single}
 
 
 def _image(rng: np.random.Generator, program: Program, places: str) -> tuple[np.ndarray, np.ndarray]:
@@ -174,24 +167,14 @@ def _values(rng: np.random.Generator, values: str, matrix: np.ndarray, used: int
     return np.where(there < used, found, 0)
 
 
-def _errors(program: Program, one: Set) -> dict[str, float]:
-    """Errors over the tolerance: of all results, and of a single one over the sum of all |inputs|."""
-    truth, found = one.matrix @ one.inputs.astype(complex), _found(program, one)
-    if program.kind == 2:
-        truth, found = truth[: one.used], found[: one.used]
-    miss, typical = np.abs(found - truth), math.sqrt(len(truth)) * np.linalg.norm(one.inputs)
-    error = np.linalg.norm(miss) / max(np.linalg.norm(truth), typical)
-    single = miss.max() / np.abs(one.inputs).sum()
-    return {"error": float(error / program.tol), "single": float(single / program.tol)}
-
-
-def _found(program: Program, one: Set) -> np.ndarray:
-    points, tol, origin = _turns(one.points), program.tol, program.origin
+def _found(program: Program, points: np.ndarray, sums: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    turns = _turns(points)
+    how: Values = {"tol": program.tol, "origin": program.origin}
     if program.kind == 1:
-        return np.asarray(mf.nufftn_adjoint(one.inputs, points, program.shape, tol=tol, origin=origin)).reshape(-1)
+        return np.asarray(mf.nufftn_adjoint(inputs, turns, program.shape, **how)).reshape(-1)
     if program.kind == 2:
-        return np.asarray(mf.nufftn(one.inputs.reshape(program.shape), points, tol=tol, origin=origin))
-    return np.asarray(mf.nufftn_type3(one.inputs, one.points, _turns(one.sums), tol=tol))
+        return np.asarray(mf.nufftn(inputs.reshape(program.shape), turns, **how))
+    return np.asarray(mf.nufftn_type3(inputs, points, _turns(sums), tol=program.tol))
 
 
 def _turns(points: np.ndarray) -> mf.Scattered:

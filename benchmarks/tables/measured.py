@@ -41,20 +41,20 @@ HERE = ("array", "mesh", "the authors' program", *("cooley-tukey", "ratio", "aut
 
 def programs(rows: Sequence[Values]) -> Named:
     """Ratios are to mpi4py-fft's best of the same run."""
-    spent, ratios, blocks = (defaultdict[tuple[int, str], dict[str, float]](dict) for _ in range(3))
+    found = defaultdict[tuple[int, str], dict[str, tuple[float, float, float]]](dict)  # ms, ratio and blocks, by mesh
     for run in grouped(rows, lambda row: row["command"]):
         times = [(row["program"], statistics.median(row["seconds"])) for row in run]
         best = {kind: min(s for one, s in times if (one["by"], one["kind"]) == ("mpi4py-fft", kind)) for kind in KINDS}
         for one, seconds in times:
             if one["by"] == "meshfft":
                 way, mesh = (run[0]["shape"][0], one["how"]), ",".join(map(str, one["mesh"]))
-                spent[way][mesh], blocks[way][mesh] = 1e3 * seconds, one["blocks"]
-                ratios[way][mesh] = best[one["kind"]] / seconds
-    cells = {way: [_ratio(spent[way][mesh], ratios[way][mesh]) for mesh in SHAPES.values()] for way in BESIDE.values()}
-    yield "table mpi4py-fft", markdown(("ms, ratio", *SHAPES), ([words, *cells[BESIDE[words]]] for words in BESIDE))
-    yield "beside mpi4py-fft once", Series(ratios[256, "alone"], hundredths)
-    yield "beside mpi4py-fft a turn", Series(ratios[256, "a turn"], hundredths)
-    yield "programs blocks", Series({"most": max(blocks[512, "alone"].values())}, hundredths)
+                found[way][mesh] = (1e3 * seconds, best[one["kind"]] / seconds, one["blocks"])
+    lines = ([words, *(_ratio(*found[way][mesh][:2]) for mesh in SHAPES.values())] for words, way in BESIDE.items())
+    yield "table mpi4py-fft", markdown(("ms, ratio", *SHAPES), lines)
+    for kind, how in (("once", "alone"), ("a turn", "a turn")):
+        ratios = {mesh: ratio for mesh, (_, ratio, _) in found[256, how].items()}
+        yield f"beside mpi4py-fft {kind}", Series(ratios, hundredths)
+    yield "programs blocks", Series({"most": max(blocks for *_, blocks in found[512, "alone"].values())}, hundredths)
 
 
 def _ratio(milliseconds: float, ratio: float) -> str:
