@@ -35,19 +35,18 @@ def grown(shape: Sequence[int], first: int, devices: int) -> tuple[int, ...]:
 
 def best_mesh(task: Task, devices: Sequence[jax.Device], **way: str) -> tuple[int, ...]:
     """The mesh of all these devices on which meshfft's walk is modelled to be the fastest."""
-    found: list[tuple[float, tuple[int, ...]]] = []
+    found = dict[tuple[int, ...], float]()
     refusal = f"{len(devices)} devices cannot be laid over an array of {task.shape}: give fewer --devices"
     for mesh, _ in meshes(task.shape, len(devices), alike=False):
         sizes = tuple(mesh.shape.get(name, 1) for name in AXES[: len(task.shape)])
         try:
-            made = plan_of(case_of(task, MESHFFT, sizes, **way), mesh_of(sizes, devices))
+            plan = plan_of(case_of(task, MESHFFT, sizes, **way), mesh_of(sizes, devices))
+            found[sizes] = plan.seconds_by_resource.total
         except ValueError as error:
             refusal = str(error)
-        else:
-            found.append((made.seconds_by_resource.total, sizes))
     if not found:
         raise ValueError(refusal)
-    return min(found, key=lambda one: one[0])[1]
+    return min(found, key=found.__getitem__)
 
 
 def scaled(rows: Sequence[Row], weak: bool) -> dict[str, list[tuple[Row, float]]]:
