@@ -47,7 +47,6 @@ def main(
 def compiled(
     shape: tuple[int, ...], axes: dict[str, int], topology: str | None, how: flags.PlanFlags, program: Path | None
 ) -> Values:
-    """A row of a plan's program, or of the authors' for its devices."""
     sizes, spec = tuple(axes.values()), flags.read_spec(how.spec, axes, len(shape))
     mesh = describe_mesh(axes) if topology else mesh_of(sizes)
     plan = mf.plan(shape, mesh=mesh, spec=spec, topology=topology, **how.read())

@@ -60,7 +60,6 @@ def measured(seed: int, at: int, topology: str) -> Values | None:
 
 
 def drawn(draw: random.Random, tpu: bool) -> tuple[tuple[int, ...], tuple[int, ...], Values]:
-    """The shape, the sizes of the mesh and the options of a plan."""
     ndim, sizes = draw.choice((1, 2, 2, 3, 3, 3, 4)), draw.choice(PODS if tpu else MESHES)
     each = 2 ** (draw.uniform(*np.log2(POINTS[tpu])) / ndim)
     shape = tuple(_length(draw, each * draw.uniform(0.6, 1.6)) for _ in range(ndim))

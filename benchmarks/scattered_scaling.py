@@ -22,7 +22,6 @@ def main(cores: str = "2,4,8,16,32,64", tol: float = 1e-3, rows: Path | None = N
 
 
 def modelled(cores: int, tol: float) -> Values:
-    """One row of a radial image on some cores."""
     spoke, angle = np.arange(512) / 512 - 0.5, GOLDEN * np.arange(402)[:, None]
     points = mf.Scattered.turns(np.stack([np.cos(angle) * spoke, np.sin(angle) * spoke], -1))
     mesh = AbstractMesh((cores,), ("x",))

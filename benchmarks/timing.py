@@ -62,13 +62,11 @@ def timed(
 
 
 def thinned(warm: Sequence[float]) -> list[int]:
-    """Each call joins one round in so many."""
     usual = statistics.median(warm) if warm else 0.0
     return [THIN if seconds > SLOW * usual else 1 for seconds in warm]
 
 
 def spread(seconds: Sequence[float]) -> list[float]:
-    """The lower quartile, the median and the upper quartile."""
     return statistics.quantiles(seconds, method="inclusive") if len(seconds) > 1 else 3 * [*seconds]
 
 

@@ -104,7 +104,6 @@ def _there_and_back(plan: mf.Plan, x: jax.Array) -> jax.Array:
 
 
 def accuracy(sizes: tuple[int, ...]) -> Iterator[Values]:
-    """A row for each tier and wire and each N: the errors of all fields, and the printed bound."""
     cpu_devices(wide=True)
     mesh, spec = mesh_of((8,)), P(None, "x")
     ways = [("kdft", tier, "exact") for tier in TIERS]

@@ -21,8 +21,6 @@ Ways = Callable[[Task, Meshes, int], list[Case]]
 
 
 class Baseline(NamedTuple):
-    """One library."""
-
     name: str
     what: tuple[str, ...]  # the kinds of transform it does
     prepare: Callable[[Case, Data, Place], Prepared]

@@ -64,13 +64,11 @@ class Asked(NamedTuple):
         return Task(lengths, dtype, kind), [{"method": m, "order": o, "precision": p, **named} for m, o, p in combined]
 
     def others(self, known: Sequence[str]) -> list[str]:
-        """The baselines, of those that are known for the task."""
         if self.baselines in ("all", "none"):
             return list(known) if self.baselines == "all" else []
         return [flags.check_choice(word.strip(), known, "--baselines") for word in self.baselines.split(",")]
 
     def run(self, cases: Sequence[Case], devices: Sequence[jax.Device], program: Path | None = None) -> list[Row]:
-        """The rows of the cases, which are written, too."""
         need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
         remedy = "give a smaller array, fewer --mesh or fewer --baselines"
         if not need <= free:

@@ -66,7 +66,6 @@ def measured(
 
 
 def attempt(make: Callable[[], Prepared]) -> Prepared | str:
-    """Prepared calls, or the reason for their absence."""
     try:
         return make()
     except Exception as error:  # whatever a baseline raises

@@ -32,8 +32,6 @@ class Entry(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its title, its column names, and its lines as words."""
-
     title: str
     heads: Sequence[str]
     lines: list[list[str]]

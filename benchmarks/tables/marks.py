@@ -97,7 +97,6 @@ class Quotes(NamedTuple):
 
 
 def quotes() -> Quotes:
-    """What the rows in results/ give."""
     found = Quotes({}, {})
     for part in (one for one in PARTS if one.path.exists()):
         rows = files.read(part.path)

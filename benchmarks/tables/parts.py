@@ -132,5 +132,4 @@ def _commands(rows: Sequence[Values]) -> set[str]:
 
 
 def missing(part: Part) -> list[str]:
-    """Missing requirements of a part."""
     return [one for one in part.needs if not (ROOT / one).exists() and not installed(one)]

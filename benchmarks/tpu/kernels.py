@@ -108,7 +108,6 @@ def program(
 
 
 def _real(by: str, kind: str, shape: Sequence[int], room: int) -> tuple[Callable[..., Any], list[Sequence[int]]]:
-    """Between real arrays of that shape and half spectra."""
     many, onto = 2 if REAL[kind] == "plane" else 1, kind.startswith("real")
     axes, half = tuple(range(-many, 0)), (*shape[:-1], shape[-1] // 2 + 1)
     if by == "kernel":
