@@ -31,13 +31,12 @@ DRAWN, FEWER, MANY = 300, 30, 100_000
 
 
 class Case(NamedTuple):
-    """Something to time: its type, 1 or 2, its call, what brings the result home, seconds of planning, and facts."""
+    """Something to time: its type, 1 or 2, its call, what brings the result home, and facts."""
 
     name: str
     kind: int
     call: Call
     home: Callable[[Any], Any]
-    planned: float
     facts: Values
 
 
@@ -79,7 +78,7 @@ def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: i
         row: Values = {**what, "type": case.kind, "case": case.name}
         row |= {"cpu_ms": statistics.median(times[at].cpu) * 1e3, "wall_ms": times[at].median * 1e3}
         row["error"] = relative(np.asarray(case.home(case.call()))[where], truth)
-        rows.append({**row, "plan_s": case.planned, **case.facts})
+        rows.append({**row, **case.facts})
     return rows
 
 
@@ -109,14 +108,13 @@ def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]
     )
     image, values = mf.shard(x, mesh, spec), mf.shard(c, mesh, plan.out_layout.spec)
     placed, window = plan.place(values), plan.window
-    facts = {"imbalance": plan.imbalance, "sigma": window.sigma, "width": window.width, "grid": list(plan.grid)}
+    facts: Values = {"plan_s": seconds, "imbalance": plan.imbalance, "sigma": window.sigma, "width": window.width}
+    facts["grid"] = list(plan.grid)
     return [
-        Case("meshfft", 2, lambda: plan(image), mf.gather, seconds, facts),
-        Case(
-            "meshfft, placed", 2, lambda: plan(image, placed=True), lambda y: mf.gather(plan.restore(y)), seconds, facts
-        ),
-        Case("meshfft", 1, lambda: plan.adjoint(values), mf.gather, seconds, facts),
-        Case("meshfft, placed", 1, lambda: plan.adjoint(placed, placed=True), mf.gather, seconds, facts),
+        Case("meshfft", 2, lambda: plan(image), mf.gather, facts),
+        Case("meshfft, placed", 2, lambda: plan(image, placed=True), lambda y: mf.gather(plan.restore(y)), facts),
+        Case("meshfft", 1, lambda: plan.adjoint(values), mf.gather, facts),
+        Case("meshfft, placed", 1, lambda: plan.adjoint(placed, placed=True), mf.gather, facts),
     ]
 
 
@@ -127,7 +125,7 @@ def _finufft(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Ca
     for kind, sign, given in ((2, -1, x), (1, 1, c)):
         plan = finufft.Plan(kind, x.shape, eps=tol, isign=sign, dtype="complex64", nthreads=2)
         _, seconds, _ = clocked(functools.partial(plan.setpts, *coordinates))
-        cases.append(Case("finufft", kind, functools.partial(plan.execute, given), np.asarray, seconds, {}))
+        cases.append(Case("finufft", kind, functools.partial(plan.execute, given), np.asarray, {"plan_s": seconds}))
     return cases
 
 

@@ -13,7 +13,7 @@ from meshfft.extras import need
 
 from ..rows import Values, find
 from .cases import MEASURED, POD, SCALINGS, TABLE, Scaling
-from .tables import Entry, entries
+from .tables import entries
 
 PAPER, OWN, OURS, BLOCKS, FLOOR = "#e8743b", "#9c3d0f", "#51127c", "#3c7fb1", "#555555"
 
@@ -73,21 +73,21 @@ def _table(figure: Any, rows: Sequence[Values]) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
 
 
-def _bars(spot: Any, lines: Sequence[Entry]) -> None:
+def _bars(spot: Any, lines: Sequence[Values]) -> None:
     bars = (
-        ("paper, measured on v3:32x32", [one.measured for one in lines], "black"),
-        ("paper's way on (4, 4, 128), modelled", [one.own for one in lines], OWN),
-        ("paper's way on its best mesh, modelled", [one.paper for one in lines], PAPER),
-        ("meshfft, blocks in and out, modelled", [one.blocks for one in lines], BLOCKS),
-        ("meshfft, best mesh, modelled", [one.meshfft for one in lines], OURS),
+        ("paper, measured on v3:32x32", [one["measured"] for one in lines], "black"),
+        ("paper's way on (4, 4, 128), modelled", [one["own"] for one in lines], OWN),
+        ("paper's way on its best mesh, modelled", [one["paper"] for one in lines], PAPER),
+        ("meshfft, blocks in and out, modelled", [one["blocks"] for one in lines], BLOCKS),
+        ("meshfft, best mesh, modelled", [one["meshfft"] for one in lines], OURS),
     )
     for place, (label, heights, colour) in enumerate(bars):
         at = [j + (place - 2) * 0.17 for j in range(len(heights))]
         spot.bar(at, [height or 0 for height in heights], 0.16, color=colour, label=label)
     starts, ends = ([j + side for j in range(len(lines))] for side in (-0.43, 0.43))
-    floors = [one.floor or 0 for one in lines]
+    floors = [one["floor"] or 0 for one in lines]
     spot.hlines(floors, starts, ends, color=FLOOR, linestyle="--", label="physical floor, modelled")
-    spot.set_xticks(range(len(lines)), [f"{one.n}^3" for one in lines])
+    spot.set_xticks(range(len(lines)), [f"{one['n']}^3" for one in lines])
     spot.set_yscale("log")
     spot.yaxis.set_major_formatter("{x:g}")
     spot.grid(axis="y", alpha=0.3)

@@ -18,19 +18,6 @@ SCALING_HEADS = ("cores", *("its way", "products", "links", "effi-\nciency"), *(
 Seconds = float | None
 
 
-class Entry(NamedTuple):
-    """One array of Table I, in seconds, modelled except for the paper's own; None for a missing number."""
-
-    family: str
-    n: int
-    measured: Seconds  # by the paper
-    own: Seconds  # the paper's algorithm on the paper's mesh
-    paper: Seconds  # and on its best one
-    blocks: Seconds  # meshfft's walk from and to blocks of all three dimensions
-    meshfft: Seconds  # and on its best mesh
-    floor: Seconds
-
-
 class Table(NamedTuple):
     title: str
     heads: Sequence[str]
@@ -46,31 +33,29 @@ def tables(rows: Sequence[Values]) -> Iterator[Table]:
             yield Table(f"{scaling.title}, strong scaling on TPU v3: seconds, modelled", SCALING_HEADS, lines)
 
 
-def entries(rows: Iterable[Values], family: str) -> list[Entry]:
-    """The lines of Table I for KDFT or FFT, the largest array first."""
+def entries(rows: Iterable[Values], family: str) -> list[Values]:
+    """Seconds of Table I for KDFT or FFT, the largest array first; modelled except for `measured`, None if missing."""
     rows = find(rows, figure=TABLE, family=family)
     sizes = sorted({row["shape"][0] for row in rows}, reverse=True)
-    return [_entry(find(rows, shape=[n] * 3), family, n) for n in sizes]
+    return [{"array": f"{family} {n}^3", "n": n, **_entry(find(rows, shape=[n] * 3), family)} for n in sizes]
 
 
-def _entry(rows: Sequence[Values], family: str, n: int) -> Entry:
+def _entry(rows: Sequence[Values], family: str) -> Values:
     its, ours = (find(rows, algorithm=way.name, quantity="total") for way in WAYS[family])
-    return Entry(
-        family,
-        n,
-        measured=_seconds(find(rows, known="published")),
-        own=_seconds(find(its, note=f"mesh: {OWN}")),
-        paper=_seconds(find(its, note=f"mesh: {BEST}")),
-        blocks=_seconds(find(ours, note=f"mesh: {CUBES}")),
-        meshfft=_seconds(find(ours, note=f"mesh: {BEST}")),
-        floor=_seconds(find(rows, algorithm=family, quantity="floor")),
-    )
+    return {
+        "measured": _seconds(find(rows, known="published")),  # by the paper
+        "own": _seconds(find(its, note=f"mesh: {OWN}")),  # the paper's algorithm on the paper's mesh
+        "paper": _seconds(find(its, note=f"mesh: {BEST}")),  # and on its best one
+        "blocks": _seconds(find(ours, note=f"mesh: {CUBES}")),  # meshfft's walk from and to blocks of all dimensions
+        "meshfft": _seconds(find(ours, note=f"mesh: {BEST}")),  # and on its best mesh
+        "floor": _seconds(find(rows, algorithm=family, quantity="floor")),
+    }
 
 
-def _line(one: Entry) -> list[str]:
-    its = [number(one.measured), number(one.own), number(one.paper)]
-    ours = [number(one.blocks), _times(one.paper, one.blocks), number(one.meshfft), number(one.floor)]
-    return [f"{one.family} {one.n}^3", *its, *ours]
+def _line(one: Values) -> list[str]:
+    its = [number(one[name]) for name in ("measured", "own", "paper", "blocks")]
+    gain = _times(one["paper"], one["blocks"])
+    return [one["array"], *its, gain, number(one["meshfft"]), number(one["floor"])]
 
 
 def _scaling(rows: Sequence[Values]) -> list[list[str]]:

@@ -12,7 +12,7 @@ from ..paper.tables import LINKS, WAYS, entries, tables
 from ..rows import find
 from .text import Named, Series, Values, fenced, hundredths
 
-COLUMNS = ("measured", "own", "paper", "blocks", "meshfft")  # seconds of a `paper.tables.Entry`
+COLUMNS = ("measured", "own", "paper", "blocks", "meshfft")  # of `paper.tables.entries`
 
 
 def of_paper(rows: Sequence[Values]) -> Named:
@@ -20,9 +20,9 @@ def of_paper(rows: Sequence[Values]) -> Named:
         yield f"table {title}", fenced(title, heads, cells)
     table = {family: entries(rows, family) for family in WAYS}
     for family, lines in table.items():
-        yield from _of_table(family, {c: {str(one.n): getattr(one, c) for one in lines} for c in COLUMNS})
+        yield from _of_table(family, {c: {str(one["n"]): one[c] for one in lines} for c in COLUMNS})
     pairs = zip(table["KDFT"], table["FFT"], strict=True)
-    yield "KDFT/FFT own", Series({str(a.n): a.own / b.own for a, b in pairs if a.own and b.own}, hundredths)
+    yield "KDFT/FFT own", Series({str(a["n"]): a["own"] / b["own"] for a, b in pairs}, hundredths)
     for scaling in SCALINGS:
         its = WAYS[scaling.family][0].name
         yield from _of_figure(f"{scaling.name} its", find(rows, figure=scaling.name, algorithm=its, quantity="total"))

@@ -134,8 +134,8 @@ def test_no_model_beats_its_floor(rows: list[Values]) -> None:
     """Catches rates of the model above published ones, and links that carry more than they can."""
     for family in ("KDFT", "FFT"):
         for one in entries(rows, family):
-            assert one.meshfft is not None and one.floor is not None and one.meshfft > one.floor
-            assert one.paper is None or one.paper > one.meshfft
+            assert one["meshfft"] is not None and one["floor"] is not None and one["meshfft"] > one["floor"]
+            assert one["paper"] is None or one["paper"] > one["meshfft"]
 
 
 def test_the_paper_s_algorithm_overlaps_nothing(rows: list[Values]) -> None:
@@ -182,9 +182,9 @@ def test_the_paper_s_mesh_stands_beside_the_best(rows: list[Values]) -> None:
     """Catches a gain over the paper's way on one mesh given as that on another, and growth the wrong way round."""
     (one,) = entries(rows, "KDFT")
     found = {r["note"]: r["seconds"] for r in find(rows, figure="table-v3", algorithm=PAPER_KDFT.name)}
-    assert (one.own, one.paper) == (found[f"mesh: {OWN}"], found[f"mesh: {BEST}"]) and one.own == pytest.approx(
-        0.0185, rel=0.01
-    )
+    assert (one["own"], one["paper"]) == (found[f"mesh: {OWN}"], found[f"mesh: {BEST}"]) and one[
+        "own"
+    ] == pytest.approx(0.0185, rel=0.01)
     (own,) = find(rows, figure="table-v3", algorithm=PAPER_KDFT.name, note=f"mesh: {OWN}")
     (blocks,) = find(rows, figure="table-v3", algorithm=FFT.name, note=f"mesh: {CUBES}")
     assert (tuple(own["mesh"].values()), tuple(blocks["mesh"].values())) == ((4, 4, 128), (8, 16, 16))
