@@ -22,7 +22,6 @@ from .common import mesh_of, numbers, print_rows
 from .measure.baselines import MESHFFT
 from .measure.cases import Case, Task, case_of, usual_meshes
 from .measure.on_devices import plan_of
-from .measure.words import shape_words
 from .rows import Values, kept
 
 # As NVIDIA's data sheet and CUDA's deviceQuery have an H100 SXM: what XLA's compiler asks of a device.
@@ -62,7 +61,7 @@ def counted(case: Case) -> Values:
     compiled, block = compile_plan(plan, mesh), 8 * math.prod(case.shape) // case.devices
     return {
         **case.to_dict(),
-        "case": f"{shape_words(case)} {case.kind} on {'x'.join(map(str, case.mesh))}, {case.order}",
+        "case": f"{'x'.join(map(str, case.shape))} {case.kind} on {'x'.join(map(str, case.mesh))}, {case.order}",
         "plan": plan.name,
         "passes": {kind: nbytes / (2 * block) for kind, nbytes in passed(program_of(compiled)).items()},
         "all_to_alls": plan.work.all_to_alls,

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from meshfft.layout.layout import AXES
 
+from ..rows import Values
+
 POINTS = "points"  # the kind of a transform at random points
 
 
@@ -49,19 +51,8 @@ class Case:
     def devices(self) -> int:
         return math.prod(self.mesh)
 
-    @property
-    def name(self) -> str:
-        precision = "" if self.precision == "default" else self.precision
-        return " ".join(filter(None, (self.library, self.method, self.ring, self.order, precision)))
-
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Values:
         return {**dataclasses.asdict(self), "spec": self.spec, "devices": self.devices}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Case":
-        names = [field.name for field in dataclasses.fields(cls)]
-        given = {name: values[name] for name in names if name in values}
-        return cls(**{name: tuple(one) if isinstance(one, list) else one for name, one in given.items()})
 
 
 def case_of(task: Task, library: str, mesh: tuple[int, ...] = (), **way: Any) -> Case:

@@ -19,7 +19,7 @@ from .. import rows as files
 from .baselines import BASELINES, MESHFFT
 from .cases import Case, Task, case_of, usual_meshes
 from .data import Place
-from .measured import Row, measured, needed_bytes, packages
+from .measured import measured, needed_bytes, packages
 from .mpi import MpiRanks
 from .on_devices import plan_of
 from .scaling import best_mesh
@@ -68,7 +68,9 @@ class Asked(NamedTuple):
             return list(known) if self.baselines == "all" else []
         return [flags.check_choice(word.strip(), known, "--baselines") for word in self.baselines.split(",")]
 
-    def run(self, cases: Sequence[Case], devices: Sequence[jax.Device], program: Path | None = None) -> list[Row]:
+    def run(
+        self, cases: Sequence[Case], devices: Sequence[jax.Device], program: Path | None = None
+    ) -> list[files.Values]:
         need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
         remedy = "give a smaller array, fewer --mesh or fewer --baselines"
         if not need <= free:
@@ -83,7 +85,7 @@ class Asked(NamedTuple):
 
             place = Place(devices, files.cores(), ranks.prepare, program)
             found = measured(cases, self.rounds, place, facts, told)
-        files.write(self.rows, (row.to_dict() for row in found))
+        files.write(self.rows, found)
         return found
 
 

@@ -3,16 +3,15 @@
 A baseline that raises becomes a row with the reason, and the run continues.
 """
 
-import dataclasses
 import math
 import statistics
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from ..rows import Values
 from ..timing import timed
 from .baselines import BASELINES, prepare
 from .cases import Case
@@ -21,48 +20,34 @@ from .data import Data, Place, Prepared
 LONGEST = 160  # letters of a reason
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A case, the seconds of every call, the error of the first result, or why it is absent; and the circumstances."""
-
-    case: Case
-    seconds: tuple[float, ...] = ()
-    error: float | None = None
-    absent: str = ""
-    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.seconds) if self.seconds else math.nan
-
-    def to_dict(self) -> dict[str, Any]:
-        found = {"seconds": list(self.seconds), "error": self.error, "absent": self.absent}
-        return {**self.case.to_dict(), **found, **self.facts}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Row":
-        case, seconds = Case.from_dict(dict(values)), tuple(map(float, values["seconds"]))
-        facts = {k: v for k, v in values.items() if k not in (*case.to_dict(), "seconds", "error", "absent")}
-        return cls(case, seconds, values["error"], values["absent"], facts)
-
-
 def measured(
-    cases: Sequence[Case], rounds: int, place: Place, facts: Mapping[str, Any], told: Callable[[str], None]
-) -> list[Row]:
-    """A row for each case; `told` is called with the part that begins."""
+    cases: Sequence[Case], rounds: int, place: Place, facts: Values, told: Callable[[str], None]
+) -> list[Values]:
+    """A row for each case, with these facts; `told` is called with the part that begins."""
     data = {task: Data(task, place.cores) for task in dict.fromkeys(case.task for case in cases)}
     ready = []
     for case in cases:
-        told(f"prepare {case.name}")
+        told(f"prepare {name_of(case.to_dict())}")
         ready.append(attempt(partial(prepare, case, data[case.task], place)))
     calls = {at: one.call for at, one in enumerate(ready) if isinstance(one, Prepared)}
     times = timed(calls, rounds, thin=True, told=lambda: told("measure"))
-    return [
-        Row(case, (), None, one, {**facts})
-        if isinstance(one, str)
-        else Row(case, tuple(times[at].seconds), one.error, "", {**facts, **one.facts})
-        for at, (case, one) in enumerate(zip(cases, ready, strict=True))
-    ]
+    rows = []
+    for at, (case, one) in enumerate(zip(cases, ready, strict=True)):
+        found: Values = {"seconds": [], "error": None, "absent": one}
+        if isinstance(one, Prepared):
+            found = {"seconds": times[at].seconds, "error": one.error, "absent": "", **one.facts}
+        rows.append({**case.to_dict(), **found, **facts})
+    return rows
+
+
+def name_of(row: Values) -> str:
+    """The library of a row, and what distinguishes its case from others of the library."""
+    precision = "" if row["precision"] == "default" else row["precision"]
+    return " ".join(filter(None, (row["library"], row["method"], row["ring"], row["order"], precision)))
+
+
+def median_of(row: Values) -> float:
+    return statistics.median(row["seconds"]) if row["seconds"] else math.nan
 
 
 def attempt(make: Callable[[], Prepared]) -> Prepared | str:

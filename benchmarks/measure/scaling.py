@@ -11,10 +11,10 @@ import jax
 from meshfft.layout.layout import AXES, meshes
 
 from ..common import mesh_of
-from ..rows import grouped
+from ..rows import Values, grouped
 from .baselines import MESHFFT
 from .cases import Task, case_of
-from .measured import Row
+from .measured import median_of, name_of
 from .on_devices import plan_of
 from .words import error_words, mesh_words, ms, shape_words
 
@@ -49,22 +49,22 @@ def best_mesh(task: Task, devices: Sequence[jax.Device], **way: str) -> tuple[in
     return min(found, key=found.__getitem__)
 
 
-def scaled(rows: Sequence[Row], weak: bool) -> dict[str, list[tuple[Row, float]]]:
+def scaled(rows: Sequence[Values], weak: bool) -> dict[str, list[tuple[Values, float]]]:
     """Rows of each variant, the fewest devices first, each on its best mesh; and their ideal seconds."""
-    found: dict[str, list[tuple[Row, float]]] = {}
-    there = sorted((row for row in rows if row.seconds), key=lambda row: row.case.devices)
-    for same in grouped(there, lambda row: (row.case.name, row.case.devices)):
-        best = min(same, key=lambda row: row.median)
-        line = found.setdefault(best.case.name, [])
+    found: dict[str, list[tuple[Values, float]]] = {}
+    there = sorted((row for row in rows if row["seconds"]), key=lambda row: row["devices"])
+    for same in grouped(there, lambda row: (name_of(row), row["devices"])):
+        best = min(same, key=median_of)
+        line = found.setdefault(name_of(best), [])
         first = line[0][0] if line else best
-        line.append((best, first.median * (1 if weak else first.case.devices / best.case.devices)))
+        line.append((best, median_of(first) * (1 if weak else first["devices"] / best["devices"])))
     return found
 
 
-def tables(rows: Sequence[Row], weak: bool) -> dict[str, list[list[str]]]:
+def tables(rows: Sequence[Values], weak: bool) -> dict[str, list[list[str]]]:
     return {name: [_line(*one) for one in line] for name, line in scaled(rows, weak).items()}
 
 
-def _line(row: Row, ideal: float) -> list[str]:
-    numbers = [ms(row.median), ms(ideal), f"{ideal / row.median:.2f}", error_words(row)]
-    return [str(row.case.devices), shape_words(row.case), mesh_words(row.case), *numbers]
+def _line(row: Values, ideal: float) -> list[str]:
+    numbers = [ms(median_of(row)), ms(ideal), f"{ideal / median_of(row):.2f}", error_words(row)]
+    return [str(row["devices"]), shape_words(row), mesh_words(row), *numbers]

@@ -5,7 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ..measure.measured import Row as Measured
+from ..measure.measured import median_of, name_of
 from ..measure.words import NONE, mesh_words, ms, shape_words
 from ..nodes import HEADS, cells
 from ..plans import MOST
@@ -62,8 +62,7 @@ def _ratio(milliseconds: float, ratio: float) -> str:
 
 
 def fft(rows: Sequence[Values]) -> Named:
-    found = [row for row in map(Measured.from_dict, rows) if row.seconds]
-    medians = {(row.case.name, mesh_words(row.case)): row.median for row in found}
+    medians = {(name_of(row), mesh_words(row)): median_of(row) for row in rows if row["seconds"]}
     times = {words: [medians[name, mesh] for mesh in SHAPES.values()] for words, name in OTHERS.items()}
     yield "table jnp.fft", markdown(("256^3, ms", *SHAPES), ([words, *map(ms, times[words])] for words in OTHERS))
     ours, _, theirs = times.values()
@@ -167,20 +166,19 @@ def _convolved(row: Values) -> list[str]:
     return [str(row["length"]), row["by"], str(row["devices"]), *(f"{one:.2f} s" for one in seconds), *sizes, errors]
 
 
-def authors(values: Sequence[Values]) -> Named:
+def authors(rows: Sequence[Values]) -> Named:
     """The authors' program and ours: medians of the runs' medians, and ratios within a run."""
-    rows = [Measured.from_dict(one) for one in values]
-    yield "table here", markdown(HERE, map(_here, grouped(rows, lambda row: (row.case.task, row.case.mesh))))
-    yield "here load", Series(extremes(row.facts["load_before"] for row in rows), "{:.1f}".format)
+    yield "table here", markdown(HERE, map(_here, grouped(rows, lambda row: (shape_words(row), mesh_words(row)))))
+    yield "here load", Series(extremes(row["load_before"] for row in rows), "{:.1f}".format)
 
 
-def _here(rows: Sequence[Measured]) -> list[str]:
-    theirs, *ours = ([row.median for row in rows if way in row.case.name.split()] for way in (THEIRS, *HERE[3:7:2]))
-    line = [shape_words(rows[0].case), mesh_words(rows[0].case), ms(statistics.median(theirs))]
+def _here(rows: Sequence[Values]) -> list[str]:
+    theirs, *ours = ([median_of(row) for row in rows if way in name_of(row).split()] for way in (THEIRS, *HERE[3:7:2]))
+    line = [shape_words(rows[0]), mesh_words(rows[0]), ms(statistics.median(theirs))]
     for one in ours:
         ratios = [a / b for a, b in zip(theirs, one, strict=True)]
         line += [ms(statistics.median(one)), " to ".join(dict.fromkeys(f"{x:.3g}" for x in (min(ratios), max(ratios))))]
-    errors = (max(row.error or 0.0 for row in rows if (row.case.library == THEIRS) == its) for its in (True, False))
+    errors = (max(row["error"] or 0.0 for row in rows if (row["library"] == THEIRS) == its) for its in (True, False))
     return [*line, ", ".join(map(error, errors))]
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import typer
 from commands import QUICK
-from measured_rows import read_rows
 from typer.testing import CliRunner
 
 from benchmarks import __main__ as benchmarks
 from benchmarks.measure import baselines
 from benchmarks.measure.flags import CALM
+from benchmarks.rows import read
 from benchmarks.virtual_nodes import missing
 
 ROOT = Path(__file__).parent.parent.parent
@@ -106,7 +106,7 @@ def test_baselines_that_are_not_installed_are_named(tmp_path: Path, monkeypatch:
     words = ["fft", "4,4", "--mesh", "2", "--rounds", "1", "--baselines", "mpi4py-fft,jaxdecomp"]
     result = CliRunner().invoke(benchmarks.app, [*words, "--rows", "rows.jsonl"])
     assert result.exit_code == 0, result.output
-    found = {row.case.library: row.absent for row in read_rows(Path("rows.jsonl"))}
+    found = {row["library"]: row["absent"] for row in read(Path("rows.jsonl"))}
     assert "mpi4py is not installed: pip install" in found["mpi4py-fft"], found
     assert "jaxdecomp is not installed: pip install" in found["jaxdecomp"]
     assert "absent: " in result.stdout

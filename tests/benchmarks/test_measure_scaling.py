@@ -7,29 +7,30 @@ from typing import Any
 
 import jax
 import pytest
-from measured_rows import read_rows
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
 from benchmarks.measure.cases import Case, Task, case_of
 from benchmarks.measure.flags import CALM
-from benchmarks.measure.measured import Row
+from benchmarks.measure.measured import median_of
 from benchmarks.measure.scaling import best_mesh, grown, scaled, tables
 from benchmarks.measure.words import sharing
+from benchmarks.rows import Values, read
 
 FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
 
 
-def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **way: Any) -> Row:
+def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **way: Any) -> Values:
     """A hand-made row on `devices` devices."""
     case = case_of(Task((8, 8)), way.pop("baseline", "meshfft"), mesh or (devices,), **way)
-    return Row(case, seconds, 1e-7 if seconds else None, "" if seconds else "not here", FACTS)
+    found = {"seconds": [*seconds], "error": 1e-7 if seconds else None, "absent": "" if seconds else "not here"}
+    return {**case.to_dict(), **found, **FACTS}
 
 
-def numbers(rows: Sequence[Row], weak: bool) -> dict[str, list[tuple[int, float, float]]]:
+def numbers(rows: Sequence[Values], weak: bool) -> dict[str, list[tuple[int, float, float]]]:
     """Devices, seconds and ideal seconds by way."""
     found = scaled(rows, weak).items()
-    return {name: [(one.case.devices, one.median, ideal) for one, ideal in line] for name, line in found}
+    return {name: [(one["devices"], median_of(one), ideal) for one, ideal in line] for name, line in found}
 
 
 def test_the_ideal_line_is_the_paper_s() -> None:
@@ -83,7 +84,7 @@ def test_every_way_has_its_own_line_on_its_best_meshes() -> None:
         "meshfft natural": [(1, 6.0, 6.0)],
         "jnp-sharded": [(2, 1.0, 1.0)],
     }
-    assert scaled(rows, weak=False)["meshfft any"][-1][0].case.mesh == (2, 2)
+    assert scaled(rows, weak=False)["meshfft any"][-1][0]["mesh"] == (2, 2)
     assert "4 CPU devices share 2 cores" in sharing(rows) and sharing(rows[:2]) == ""
 
 
@@ -108,8 +109,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in CALM.items():
         monkeypatch.setenv(name, value)
 
-    def measured(cases: Sequence[Case], *_: Any) -> list[Row]:
-        return [Row(case, (8.0 / case.devices,), 1e-7, "", FACTS) for case in cases]
+    def measured(cases: Sequence[Case], *_: Any) -> list[Values]:
+        found = {"error": 1e-7, "absent": "", **FACTS}
+        return [{**case.to_dict(), "seconds": [8.0 / case.devices], **found} for case in cases]
 
     monkeypatch.setattr("benchmarks.measure.flags.measured", measured)
     return tmp_path
@@ -126,15 +128,15 @@ def test_the_command_prints_and_writes(fake: Path) -> None:
     assert all(len(line) <= 80 for line in result.stdout.splitlines()) and "…" not in result.stdout, result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
     assert ["8", "256x256x256", "8,1,1", "1000", "1000", "1.00", "1.0e-07"] in lines
-    assert {one.case.devices for one in read_rows(fake / "rows.jsonl")} >= {1, 2, 4, 8}
+    assert {one["devices"] for one in read(fake / "rows.jsonl")} >= {1, 2, 4, 8}
     assert "Wrote rows.jsonl." in result.stdout and "share 2 cores" in result.stdout
 
 
 def test_the_command_scales_weakly(fake: Path) -> None:
     """Catches one array for all devices."""
     call("8,8,8", "--weak", "--devices", "2,4", "--baselines", "none", "--rows", "rows.jsonl")
-    rows = read_rows(fake / "rows.jsonl")
-    assert [one.case.shape for one in rows] == [(8, 8, 8), (16, 8, 8)]
+    rows = read(fake / "rows.jsonl")
+    assert [one["shape"] for one in rows] == [[8, 8, 8], [16, 8, 8]]
     assert numbers(rows, weak=True)["meshfft auto natural"] == [(2, 4.0, 4.0), (4, 2.0, 4.0)]
 
 
