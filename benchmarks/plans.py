@@ -7,6 +7,7 @@ Draw i depends on the seed and i alone: shape, mesh, spec, kind, method, precisi
 """
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -18,7 +19,7 @@ from meshfft.inspect.aot import compile_plan, mesh_for, timeline
 from meshfft.layout.layout import AXES
 
 from .common import cpu_devices, mesh_of, table
-from .rows import Values, grouped, kept
+from .rows import Values, kept
 
 MESHES = ((2,), (5,), (8,), (2, 2), (2, 4), (3, 2), (1, 2, 2), (2, 2, 2))
 PODS = ((4,), (2, 2), (1, 2, 2))
@@ -33,7 +34,7 @@ SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)  # quantiles of the table
 def main(draws: int = 200, seed: int = 36, topology: str = "", rows: Path | None = None) -> None:
     cpu_devices(wide=True)
     found = list(kept(rows, (row for at in range(draws) if (row := measured(seed, at, topology)))))
-    show(found)
+    print_quantiles(found, ("peak", "seconds") if topology else ("peak",))
 
 
 def measured(seed: int, at: int, topology: str) -> Values | None:
@@ -89,14 +90,7 @@ def _length(draw: random.Random, about: float) -> int:
     return draw.choice((2 ** max(round(np.log2(near)), 1), max(near // 8 * 8, 2), near))
 
 
-def show(found: list[Values]) -> None:
-    for key in (key for key in ("peak", "seconds") if any(key in row for row in found)):
-        print(f"\n{key}")
-        alike = [found, *grouped(found, lambda row: row["method"])]
-        names = ["all", *(rows[0]["method"] for rows in alike[1:])]
-        print_quantiles({name: [row[key] for row in rows] for name, rows in zip(names, alike, strict=True)})
-
-
-def print_quantiles(named: dict[str, list[float]]) -> None:
-    lines = ([name, len(one), *(f"{q:.2f}" for q in np.quantile(one, SHARES))] for name, one in named.items())
+def print_quantiles(found: list[Values], names: Sequence[str]) -> None:
+    columns = {name: [row[name] for row in found] for name in names}
+    lines = ([name, len(one), *(f"{q:.2f}" for q in np.quantile(one, SHARES))] for name, one in columns.items())
     table(("", "draws", *(f"{share:.0%}" for share in SHARES)), lines)

@@ -35,7 +35,7 @@ SLOW, HOPELESS = 3.0, 10.0
 def main(draws: int = 40, seed: int = 36, rows: Path | None = None) -> None:
     cpu_devices(wide=True)
     found = list(kept(rows, (row for at in range(draws) if (row := regret(seed, at)))))
-    print_quantiles({name: [row[name] for row in found] for name in ("plan", "measured")})
+    print_quantiles(found, ("plan", "measured"))
 
 
 def regret(seed: int, at: int) -> Values | None:

@@ -106,10 +106,9 @@ def start_meshes(texts: Sequence[str] | None, ndim: int) -> tuple[list[jax.Devic
 
 
 def start_devices(count: int | None, flag: str = "--mesh") -> list[jax.Device]:
-    """Running devices: the machine's if there are enough, else CPU devices that share its cores.
+    """So many of the machine's devices, or of CPU devices that share its cores; before any other use of JAX.
 
-    Without a number, all accelerators of the machine, or VIRTUAL CPU devices. Call it before any other use of JAX in
-    the process.
+    Without a number, all accelerators, or VIRTUAL CPU devices.
     """
     found = running_devices(count or VIRTUAL, flag)
     if count is None:
