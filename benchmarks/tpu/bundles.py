@@ -56,8 +56,7 @@ class Schedule:
     """The bundles of one HLO instruction, from two files of the dump; `delay` run after a branch before it is taken."""
 
     def __init__(self, text: str, slots: str, delay: int) -> None:
-        self.bundles, self._delay = _bundles(text), delay
-        self.capacity, self._used = _utilization(slots)
+        self.bundles, self._used, self._delay = _bundles(text), _utilization(slots), delay
         found = (found for one in self.bundles for found in _DEFINED.finditer(one))
         self._defined = {one[1]: _GUARD.sub("", one[2]).strip() for one in found}
         self.loops = _nested(self._loops())
@@ -121,15 +120,12 @@ def _bundles(text: str) -> list[str]:
     return found
 
 
-def _utilization(text: str) -> tuple[dict[str, int], list[dict[str, int]]]:
+def _utilization(text: str) -> list[dict[str, int]]:
+    """Used slots of each unit by bundle, below a line of units and one of capacities."""
     lines = text.splitlines()
-    at = next((i for i, line in enumerate(lines) if line.startswith("MATMUL")), None)
-    if at is None:
-        return {}, []
-    units = [unit.strip() for unit in lines[at].split(",")]
-    rows = [[int(number) for number in line.split()] for line in (lines[at + 1], *lines[at + 3 :]) if line.strip()]
-    capacity, *used = (dict(zip(units, row, strict=True)) for row in rows)
-    return capacity, used
+    at = next((i for i, line in enumerate(lines) if line.startswith("MATMUL")), len(lines))
+    units = [unit.strip() for line in lines[at : at + 1] for unit in line.split(",")]
+    return [dict(zip(units, map(int, line.split()), strict=True)) for line in lines[at + 3 :] if line.strip()]
 
 
 def _nested(loops: Iterator[Loop]) -> list[Loop]:

@@ -37,8 +37,7 @@ COMPARED = "256,512,1000,1024,4096,8192"
 KINDS = "lane,sublane,first,plane,halflane,reallane,halfplane,realplane"
 REAL = {"halflane": "lane", "reallane": "lane", "halfplane": "plane", "realplane": "plane"}  # to half spectra, and back
 TOPOLOGIES = "v2:2x2,v3:2x2,v4:2x2x1,v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1"
-UNITS = ("VALU", "XLU", "VLOAD", "VSTORE")
-COLUMNS = ("bundles", "memory", "beside", "cost", "XLA", "XLA / cost", "units")
+COLUMNS = ("bundles", "memory", "beside", "cost", "XLA", "XLA / cost")
 Bundles = dict[str, dict[str, dict[str, float]]]  # by chip, kind and lengths
 
 
@@ -150,10 +149,9 @@ def _cells(row: Values, other: float | None) -> list[str]:
     memory = [one["bytes"] * chip.clock.value / chip.memory.value / points for one in passes]
     beside = _each(row)
     cost = sum(map(max, bundles, memory)) + beside
-    units = " ".join(f"{unit} {max(one['slots'].get(unit, 0) for one in passes):.2f}" for unit in UNITS)
     names = " + ".join(f"{one:.4f}" for one in bundles)
     beyond = ["-", "-"] if other is None else [f"{other:.4f}", f"{other / cost:.1f}"]
-    return [names, f"{sum(memory):.4f}", f"{beside:.4f}", f"{cost:.4f}", *beyond, units]
+    return [names, f"{sum(memory):.4f}", f"{beside:.4f}", f"{cost:.4f}", *beyond]
 
 
 def _good(row: Values) -> bool:

@@ -75,12 +75,10 @@ def scheduled(program: Program, found: Mapping[str, Schedule]) -> Values:
 
 def _pass(one: Executed, schedule: Schedule, types: Mapping[str, str]) -> Values:
     spent = schedule.spent().times(one.times)
-    shares = {unit: used / (schedule.capacity[unit] * spent.cycles) for unit, used in spent.used.items() if used}
     sizes = [bytes_of(one.instruction.type), *(bytes_of(types.get(name, "")) for name in one.instruction.operands)]
     return {
         "name": one.instruction.name,
         "bundles": spent.cycles,
-        "slots": {unit: round(share, 3) for unit, share in shares.items()},
         "unknown": spent.unknown,
         "bytes": one.times * sum(sizes),
     }
