@@ -48,7 +48,7 @@ def theirs(u: Array, h: Array) -> Array:
 def measured(length: int, channels: int, rounds: int) -> list[Values]:
     u, h, w = (noise((channels, length), "float32", seed) for seed in range(3))
     h *= np.float32(channels * length) ** -0.5
-    cut, programs, made = NamedSharding(mesh_of((8,)), P(None, "x")), {}, {}
+    cut, programs, rows = NamedSharding(mesh_of((8,)), P(None, "x")), {}, {}
     ways: dict[str, Convolve] = {"meshfft": ours, "jnp.fft": theirs}
     for devices, (by, convolve) in itertools.product((8, 1), ways.items()):
         given = [jax.device_put(x, cut if devices > 1 else None) for x in (u, h, w)]
@@ -56,19 +56,17 @@ def measured(length: int, channels: int, rounds: int) -> list[Values]:
         sent = sum(one.bytes * one.times for one in every_collective(program_of(compiled)))
         slope = jax.jit(jax.grad(lambda u, h, w, c=convolve: jnp.vdot(w, c(u, h)), (0, 1)))(*given)
         programs[by, devices] = lambda run=compiled, given=given: run(*given[:2])
-        made[by, devices] = {
+        rows[by, devices] = {
+            **{"length": length, "channels": channels, "by": by, "devices": devices, "seconds": []},
             "compile_seconds": seconds,
             "received_bytes": sent,
             "temporary_bytes": getattr(compiled.memory_analysis(), "temp_size_in_bytes", 0),
             "error": relative(compiled(*given[:2]), _causal(u, h)),
             "gradient_error": max(map(relative, slope, (_causal(w, h, back=True), _causal(w, u, back=True)))),
         }
-    times = timed(programs, rounds)
-    what = {"length": length, "channels": channels}
-    return [
-        {**what, "by": by, "devices": devices, "seconds": times[by, devices].seconds, **row}
-        for (by, devices), row in made.items()
-    ]
+    for way, times in timed(programs, rounds).items():
+        rows[way]["seconds"] = times.seconds
+    return list(rows.values())
 
 
 def _compiled(convolve: Convolve, u: Array, h: Array) -> jax.stages.Compiled:

@@ -52,10 +52,8 @@ class Asked(NamedTuple):
         if (dtype in REAL) != (real := natural_dtype(kind) in REAL):
             right = "float32 or float64" if real else "complex64 or complex128"
             raise ValueError(f"--dtype {dtype} with --kind {kind}: give {right}")
-        methods, orders, precisions = (
-            _choices(text, name)
-            for text, name in ((self.method, "method"), (order, "order"), (self.precision, "precision"))
-        )
+        methods, orders = _choices(self.method, "method"), _choices(order, "order")
+        precisions = _choices(self.precision, "precision")
         ring = flags.check_choice(self.ring or "auto", flags.CHOICES["ring"], "--ring")
         if dtype in WIDE or "float64" in precisions:
             jax.config.update("jax_enable_x64", True)
