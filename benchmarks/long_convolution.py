@@ -10,7 +10,6 @@ import functools
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,8 +34,8 @@ def main(lengths: str = "65536,1048576", channels: int = 8, rounds: int = 7, row
     print_rows(kept(rows, found))
 
 
-def ours(u: Array, h: Array, **how: Any) -> Array:
-    c: Array = mf.convolve(u, h, axes=(-1,), mode="causal", **how)
+def ours(u: Array, h: Array) -> Array:
+    c: Array = mf.convolve(u, h, axes=(-1,), mode="causal")
     return c
 
 
@@ -56,8 +55,9 @@ def measured(length: int, channels: int, rounds: int) -> list[Values]:
         sent = sum(one.bytes * one.times for one in every_collective(program_of(compiled)))
         slope = jax.jit(jax.grad(lambda u, h, w, c=convolve: jnp.vdot(w, c(u, h)), (0, 1)))(*given)
         programs[by, devices] = lambda run=compiled, given=given: run(*given[:2])
+        what = {"length": length, "channels": channels, "by": by, "devices": devices, "seconds": []}
         rows[by, devices] = {
-            **{"length": length, "channels": channels, "by": by, "devices": devices, "seconds": []},
+            **what,
             "compile_seconds": seconds,
             "received_bytes": sent,
             "temporary_bytes": getattr(compiled.memory_analysis(), "temp_size_in_bytes", 0),
