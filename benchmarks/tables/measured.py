@@ -9,10 +9,10 @@ from ..measure.measured import median_of, name_of
 from ..measure.words import NONE, mesh_words, ms, shape_words
 from ..nodes import HEADS, cells
 from ..plans import MOST
-from ..rows import grouped
+from ..rows import Values, grouped
 from ..wires import FIELDS
 from .modelled import THEIRS
-from .text import Named, Series, Values, error, extremes, hundredths, markdown, number
+from .text import Named, Series, error, extremes, hundredths, markdown, number
 
 SHAPES = {"slab (8,)": "8", "pencil (2, 4)": "2,4", "block (2, 2, 2)": "2,2,2"}
 BESIDE = {  # lines of the table beside mpi4py-fft: the length, and the program

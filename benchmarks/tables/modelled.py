@@ -4,8 +4,9 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from ..rows import Values
 from ..tpu import kernels
-from .text import Named, Series, Values, extremes, markdown, number
+from .text import Named, Series, extremes, markdown, number
 
 THEIRS = "swirl-lm"
 USUAL = ("auto", "default", "exact")

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from ..paper.cases import SCALINGS
 from ..paper.tables import LINKS, WAYS, entries, tables
-from ..rows import find
-from .text import Named, Series, Values, fenced, hundredths
+from ..rows import Values, find
+from .text import Named, Series, fenced, hundredths
 
 COLUMNS = ("measured", "own", "paper", "blocks", "meshfft")  # of `paper.tables.entries`
 

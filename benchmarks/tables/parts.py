@@ -16,9 +16,10 @@ from meshfft.atomic import replacing
 from meshfft.extras import installed
 
 from .. import rows as files
+from ..rows import Values
 from . import measured, modelled
 from .paper import of_paper
-from .text import Named, Values
+from .text import Named
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
