@@ -89,7 +89,7 @@ def one_process(cases: str, rounds: int) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize()
     whole = mesh_of((NODES, DEVICES))
-    found = measured_rates(whole, lambda part, spent: None)
+    found = measured_rates(whole, lambda part, done: None)
     random.seed(0)  # the same order in all processes
     with tempfile.TemporaryDirectory() as folder:
         rates = Path(folder) / "nodes.toml"

@@ -56,7 +56,7 @@ def regret(seed: int, at: int) -> Values | None:
     near = {walk: call for walk, call in calls.items() if seconds[walk] <= SLOW * min(seconds.values())}
     rounds = min(max(int(PATIENCE / sum(seconds[walk] for walk in near)), LEAST), ROUNDS)
     seconds |= {walk: one.median for walk, one in timed(near, rounds).items()}
-    chosen = dataclasses.replace(measured.fastest(plans[: planning.MOST_TRIALS], lambda part, spent: None), trials=())
+    chosen = dataclasses.replace(measured.fastest(plans[: planning.MOST_TRIALS], lambda part, done: None), trials=())
     least = min(seconds.values())
     row = {"draw": at, "seed": seed, "shape": shape, "mesh": sizes, "spec": str(spec), **how}
     return row | {
