@@ -7,7 +7,7 @@ A page has them between marks, which readers do not see:
     <!--=table TITLE-->...<!--/-->              a table
 
 Without --modelled it runs the measured parts, in at most three hours on two cores; run again, it goes on where it was
-stopped. Prints the lines that it changes, so that their sentences can be judged again.
+stopped. Prints the lines that it changes, so that their sentences can be judged again. Then it draws the figures.
 """
 
 import difflib
@@ -22,9 +22,11 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from .. import rows as files
+from .figures import draw
 from .parts import PARTS, ROOT, Part, chosen, missing, run
 from .text import Series
 
+FIGURES = ROOT / "docs" / "figures"
 MARK = re.compile(r"(<!--=(.*?)-->)(.*?)(<!--/-->)", re.DOTALL)
 
 
@@ -38,6 +40,7 @@ def main(
         raise SystemExit("src or benchmarks has changes, or this is no clone: commit them first")
     failed = [part.name for part in parts if not tried(part, commit)]
     fill(quotes())
+    draw({part.name: [*files.read(part.path).values()] for part in PARTS if part.path.exists()}, FIGURES)
     if failed:
         raise SystemExit(f"without new rows: {', '.join(failed)}")
 

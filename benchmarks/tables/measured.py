@@ -134,7 +134,9 @@ def inverse(rows: Sequence[Values]) -> Named:
 def scattered(rows: Sequence[Values]) -> Named:
     found = [{(row["case"], row["type"]): row for row in same} for same in grouped(rows, _where)]
     yield "table scattered", markdown(SCATTERED, ([*_scattered(one)] for one in found))
-    yield "scattered over finufft", Series(extremes(itertools.chain(*map(_over, found))), "{:.1f}".format)
+    ratios = [*itertools.chain(*map(_over, found))]
+    yield "scattered over finufft", Series(extremes(ratios), "{:.1f}".format)
+    yield "beside finufft", Series(extremes(1 / ratio for ratio in ratios), "{:.1f}".format)
 
 
 def _where(row: Values) -> tuple[str, float]:

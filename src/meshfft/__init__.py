@@ -106,7 +106,7 @@ from .spectral.power import cross_spectrum as cross_spectrum
 from .spectral.power import power_spectrum as power_spectrum
 from .tpu import engines as _tpu  # noqa: F401 - registers kernels for TPUs
 
-# What people may use: modules, which importing them puts here as well, are not among it.
+# The public names, without the modules that importing them adds.
 __all__ = sorted(name for name, value in vars().items() if not name.startswith("_") and not hasattr(value, "__spec__"))
 
 for _name in __all__:

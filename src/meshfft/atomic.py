@@ -1,8 +1,6 @@
 """Replaces a file or folder in one move: a reader finds the old one or all of the new one, never a part.
 
-The new one is made beside the old, under a hidden temporary name, and renamed onto it when complete. An error, an
-interrupt or a full disk removes the temporary and leaves the old one as it was; a kill leaves it, and `unfinished`
-finds it.
+The new one has a hidden name until it is complete. An error removes it; a kill leaves it for `unfinished`.
 """
 
 import contextlib
@@ -20,7 +18,7 @@ def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
     """Yields a free temporary path beside `path`, and renames it to `path` if the block succeeds.
 
     Raises:
-        FileExistsError: `path` exists and may not be overwritten; checked before the block and again before the move.
+        FileExistsError: `path` exists and may not be overwritten, before the block or after.
     """
     refuse_existing(path, overwrite)
     with scratch(path) as temporary:
@@ -31,8 +29,8 @@ def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch(path: Path) -> Iterator[Path]:
-    """Yields a free temporary path beside `path`, and removes that file in the end."""
-    temporary = _beside(path.resolve(), "partial")  # through a symbolic link: the file is replaced, the link stays
+    """Yields a free temporary path beside `path`, and removes it in the end."""
+    temporary = _beside(path.resolve(), "partial")  # a symbolic link stays, its file is replaced
     try:
         yield temporary
     finally:
@@ -43,11 +41,11 @@ def scratch(path: Path) -> Iterator[Path]:
 
 
 def put(new: Path, path: Path, overwrite: bool = False) -> None:
-    """Moves a complete file or folder, which is on the disk already, onto `path`; see `refuse_existing`."""
+    """Moves a complete, synced file or folder onto `path`; see `refuse_existing`."""
     refuse_existing(path, overwrite)
     final = path.resolve()
     if final.is_dir():
-        old = _beside(final, "old")  # a folder cannot be renamed onto one that has files in it
+        old = _beside(final, "old")  # a rename cannot replace a folder with files
         os.rename(final, old)
         try:
             os.rename(new, final)
@@ -73,7 +71,7 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
 
 
 def unfinished(path: Path) -> list[Path]:
-    """What runs that were killed as they made `path`, or make it now, have beside it."""
+    """Temporary files and folders beside `path` of writers that were killed, or still run."""
     final = path.resolve()
     if not final.parent.is_dir():
         return []
@@ -82,7 +80,6 @@ def unfinished(path: Path) -> list[Path]:
 
 
 def files_in(path: Path) -> list[Path]:
-    """A file itself, or all files in a folder."""
     return [file for file in (path, *path.rglob("*")) if file.is_file()]
 
 
@@ -97,7 +94,6 @@ def _sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path, mode: int) -> Iterator[int]:
-    """A file as the system numbers it, closed in the end."""
     file = os.open(path, mode)
     try:
         yield file
@@ -106,7 +102,7 @@ def opened(path: Path, mode: int) -> Iterator[int]:
 
 
 def synced(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk; some file systems do not do so for a folder."""
+    """Waits until a file, or a folder's names, are on the disk; some file systems cannot sync folders."""
     with opened(path, os.O_RDONLY) as file:
         try:
             os.fsync(file)

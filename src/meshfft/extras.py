@@ -10,7 +10,6 @@ EXTRAS = {"files": ("nibabel", "h5py", "tensorstore"), "plots": ("matplotlib",),
 
 
 def version_of(package: str) -> str:
-    """The installed version of a package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:  # run from a source tree
@@ -43,5 +42,5 @@ def install(extra: str) -> str:
 
 
 def installed(module: str) -> bool:
-    """True if the top-level module can be found; it is not imported."""
+    """Whether the top-level module can be found; it is not imported."""
     return importlib.util.find_spec(module) is not None

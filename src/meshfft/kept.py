@@ -1,18 +1,16 @@
 """What one process keeps for the next: compiled programs, verdicts on kernels, and choices of walks.
 
-Programs are kept by JAX's persistent cache, whose key has the program, its options, the devices and the versions. By
-default its folder is the user's own, because JAX executes what it reads there; the name has the instructions that the
-host's processor knows, because hosts of several kinds may share a home.
+JAX's persistent cache keeps programs. By default its folder is the user's own, because JAX executes what it reads
+there, and is named by the processor's instruction set, because hosts of several kinds may share a home.
 
 A kernel is tried on a small random block before its first use on a TPU, and the verdict is kept beside the programs:
 
     sound = it compiles, and |found - exact| <= bound |exact|      in L2, on one device of this process
 
-A verdict is about one kernel with its lengths and block, a kind of device, and versions. Without a folder it is kept
-for the process. The process that writes it first decides for all who read there. A kernel that could not be run, for
-want of memory as an example, is out for this process alone.
+A verdict holds for a kernel with its lengths and block, a kind of device, and versions. Without a folder, or for a
+kernel that could not be run, it holds for this process alone.
 
-Invariant: a trial runs in a thread of its own, whose calls JAX does not trace, whatever is traced around them.
+Invariant: a trial runs in a thread of its own, so that JAX never traces its calls.
 """
 
 import concurrent.futures
@@ -39,7 +37,7 @@ from .extras import __version__
 
 LOG = logging.getLogger("meshfft")
 FOLDER = "meshfft-kernels"  # among JAX's programs
-WORDS = 200  # letters of a compiler's message that are kept
+WORDS = 200  # letters kept of a compiler's message
 
 
 def cache(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -51,9 +49,8 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
     ever deleted: docs/compilation.md.
 
     Args:
-        folder: the folder, made if it does not exist, ~ for the home
-            directory; by default one of the user's own, under ~/.cache on
-            Linux.
+        folder: made if it does not exist, ~ for the home directory; by
+            default one of the user's own, under ~/.cache on Linux.
 
     Returns:
         The folder.
@@ -72,7 +69,7 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
         raise ValueError(f"folder {path} cannot be written by this user alone: name another")
     path = path.resolve()
     jax.config.update("jax_compilation_cache_dir", str(path))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # a walk is many programs of less than a second
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # a walk is many short programs
     return path
 
 
@@ -86,7 +83,7 @@ def _named(folder: object) -> Path:
 
 
 def own_folder(place: str | None = None) -> Path | None:
-    """The folder of this user for processors like this one, under `place`; None without a home directory."""
+    """This user's folder for such processors, under `place`; None without a home directory."""
     if place is None:
         try:
             home = Path.home()
@@ -97,7 +94,6 @@ def own_folder(place: str | None = None) -> Path | None:
 
 
 def _processor() -> str:
-    """A digest of the instructions that the host's processor knows, if the system is Linux."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -117,41 +113,40 @@ def _writable(folder: Path) -> bool:
 
 
 class Trial(Hashable, Protocol):
-    """A kernel and a small block for it; hashable, and equal where the kernel is the same."""
+    """A kernel and a small block for it; hashable."""
 
     @property
     def name(self) -> str:
-        """The kernel, its lengths and the block."""
+        """Kernel, lengths and block."""
 
     @property
     def bound(self) -> float:
-        """The relative L2 error that it may have."""
+        """Allowed relative L2 error."""
 
     def given(self) -> list[np.ndarray]:
         """Random arrays."""
 
     def found(self, *arrays: Array, interpret: bool) -> Sequence[Array]:
-        """The result of the kernel."""
+        """The kernel's result."""
 
     def exact(self, *arrays: Array) -> Sequence[ArrayLike]:
-        """The result that it should have, by other means."""
+        """The same, by other means."""
 
 
 class Verdict(NamedTuple):
-    """What is wrong with a kernel, "" if nothing is, and the error that it had."""
+    """What is wrong with a kernel, "" if nothing is, and its error."""
 
     fault: str
     error: float = 0.0
 
 
 def failing(trials: Iterable[Trial], device: jax.Device) -> tuple[str, ...]:
-    """The names of the kernels that are not to be used on such devices; each is logged once, as a warning."""
+    """Names of the kernels to avoid on such devices; each is logged once, as a warning."""
     return tuple(trial.name for trial in trials if _verdict(trial, device).fault)
 
 
 @functools.lru_cache(maxsize=4096)
 def _verdict(trial: Trial, device: jax.Device) -> Verdict:
-    """The verdict that is kept, or that of a trial now."""
     facts = {"kernel": trial.name, "bound": trial.bound, **circumstances(device)}
     verdict = _as_verdict(recall(FOLDER, facts))
     if verdict is None:
@@ -172,7 +167,7 @@ def _verdict(trial: Trial, device: jax.Device) -> Verdict:
 
 
 def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
-    """The verdict, and whether it holds for later processes too. Without a TPU the kernel is interpreted."""
+    """The verdict, and whether it holds for later processes. Without a TPU the kernel is interpreted."""
     run = functools.partial(trial.found, interpret=device.platform != "tpu")
     stage, lasting = "cannot be run", False
     try:
@@ -181,15 +176,14 @@ def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
         program = jax.jit(run).lower(*arrays).compile()
         stage, lasting = "cannot be run", False
         error = _error(program(*arrays), trial.exact(*arrays))
-    except Exception as fault:  # whatever it is, the kernel cannot be had
+    except Exception as fault:  # whatever it is, the kernel is out
         return Verdict(f"{stage} ({_first_line(fault)})"), lasting
-    if not error <= trial.bound:  # nor where it is NaN
+    if not error <= trial.bound:  # or NaN
         return Verdict(f"is wrong: relative error {error:.1e}, at most {trial.bound:.1e}", error), True
     return Verdict("", error), True
 
 
 def _error(found: Sequence[Array], exact: Sequence[ArrayLike]) -> float:
-    """Relative L2, of all arrays together."""
     a, b = (np.concatenate([np.ravel(jax.device_get(x)).astype(float) for x in xs]) for xs in (found, exact))
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))
 
@@ -199,7 +193,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _as_verdict(said: Mapping[str, Any] | None) -> Verdict | None:
-    """A kept verdict; None if it is missing or damaged."""
     try:
         return None if said is None else Verdict(str(said["fault"]), float(said["error"]))
     except (ValueError, KeyError, TypeError):
@@ -213,7 +206,7 @@ def circumstances(device: jax.Device) -> dict[str, str]:
 
 
 def recall(folder: str, facts: Mapping[str, object]) -> Mapping[str, Any] | None:
-    """What is kept for these facts; None if it is missing or damaged."""
+    """What is kept for these facts; None if missing or damaged."""
     try:
         said = json.loads(file.read_text()) if (file := _file(folder, facts)) else None
     except (OSError, ValueError):
@@ -222,22 +215,21 @@ def recall(folder: str, facts: Mapping[str, object]) -> Mapping[str, Any] | None
 
 
 def keep(folder: str, facts: Mapping[str, object], said: Mapping[str, object], overwrite: bool = True) -> None:
-    """Keeps something for these facts; without `overwrite`, unless another process was first."""
+    """Keeps something for these facts; without `overwrite` only if nobody was first."""
     if (file := _file(folder, facts)) is not None:
-        with contextlib.suppress(OSError):  # nobody may write there, or the disk is full: it is kept for this process
+        with contextlib.suppress(OSError):  # nobody may write there, or the disk is full
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with replacing(file, overwrite=overwrite) as new:
                 new.write_text(json.dumps({**facts, **said}, indent=1))
 
 
 def _file(folder: str, facts: Mapping[str, object]) -> Path | None:
-    """The file for some facts, if a folder is in use."""
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return own / folder / f"{key[:32]}.json" if (own := folder_in_use()) else None
 
 
 def folder_in_use() -> Path | None:
-    """JAX's folder of compiled programs; None without one, or if it is no file system's."""
+    """JAX's folder of compiled programs, if it is on a file system."""
     folder = jax.config.values["jax_compilation_cache_dir"]
     used = folder and "://" not in str(folder) and jax.config.values["jax_enable_compilation_cache"]
     return Path(folder) if used else None

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.rows import read
 from benchmarks.tables import marks, parts
+from benchmarks.tables.figures import FIGURES, draw
 from benchmarks.tables.marks import MARK, Quotes, marked_pages, quotes, remade
 from benchmarks.tables.parts import PARTS, Part
 from benchmarks.tables.text import Series
@@ -22,7 +23,7 @@ CONSTANTS = {("accuracy.md", "largest loss per passage")}  # columns of numbers 
 # Both may only shrink: pages whose rows are of several or unknown commits, and numbers without saved rows.
 MIXED = {"README.md", "accuracy.md", "compilation.md", "dense.md", "kernels.md", "pods.md", "profile.md", "speed.md"}
 MIXED |= {"hosts.md", "paper.md", "scattered.md", "walks.md"}
-UNMADE = {"beside jaxdecomp", "plans", "tolerance", "pod played ms"}
+UNMADE = set[str]()
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +148,12 @@ def test_changes_that_are_not_committed_are_refused(monkeypatch: pytest.MonkeyPa
         marks.main(only=["clusters"])
     with pytest.raises(SystemExit, match="no part is called cluster: there are programs"):
         marks.main(only=["cluster"])
+
+
+def test_figures_are_drawn_from_rows(tmp_path: Path) -> None:
+    """Catches a figure of a page that no rows draw, rows whose columns it lacks, and one without its part's rows."""
+    rows = {part.name: [*read(part.path).values()] for part in PARTS if part.path.exists()}
+    names = {path.name for path in draw(rows, tmp_path)}
+    assert names == {f"{name}.png" for name in FIGURES}
+    assert all((ROOT / "docs" / "figures" / name).exists() for name in names)
+    assert draw({**rows, "wires": []}, tmp_path) == [tmp_path / "plans.png", tmp_path / "roofline.png"]

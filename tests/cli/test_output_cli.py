@@ -56,12 +56,17 @@ def test_one_bar_of_bytes_with_the_time_left(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_terminal_is_told_what_takes_its_time(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches half a minute of silence while every mesh of a pod is tried, and a line of that in a log."""
+    """Catches half a minute of silence while meshes of a pod are tried, a bar that stands still, and one in a log."""
     screen = io.StringIO()
     monkeypatch.setattr(output, "Console", lambda stderr: Console(file=screen, force_terminal=terminal))
     with output.waiting("finding the cheapest plan"):
         pass
-    assert ("finding the cheapest plan" in screen.getvalue()) == terminal
+    with output.waiting("measuring") as tell:
+        tell("memory", 0.5)
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    assert ("finding the cheapest plan" in drawn) == terminal
+    half = any("━╺━" in line and "measuring: memory" in line for line in re.split(r"[\r\n]+", drawn))
+    assert half == terminal
 
 
 def test_help_is_not_broken_twice() -> None:

@@ -3,6 +3,7 @@ not."""
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -92,3 +93,10 @@ def test_the_bound_is_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> No
                 mf.fftn(x)
     for cache in (holding.room, request._by_sharding):
         cache.cache_clear()
+
+
+def test_the_most_that_an_allocator_gave() -> None:
+    """Catches the bytes of another device than the fullest, and 0 for CPU devices, which do not count them."""
+    counted = [mock.Mock(memory_stats=lambda n=n: {"peak_bytes_in_use": n}) for n in (5, 7, 6)]
+    assert holding.allocated(counted) == 7
+    assert holding.allocated(jax.devices()) is None

@@ -35,23 +35,23 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 
 def main() -> None:
-    """Runs the command. SIGTERM ends it as an error does, so that no part of an output is left."""
+    """Runs the command. SIGTERM ends it like an error, so that no partial output is left."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     occupy()
     code = ended(_run())
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # the work is done: a second signal needs no traceback of JAX's end
+        signal.signal(number, signal.SIG_DFL)  # a second signal needs no traceback
     sys.exit(code)
 
 
 def _run() -> int:
-    """The exit code. A wrong command line is one line on stderr, because its words may be names of files."""
+    """The exit code. A wrong command line is one line on stderr: its words may be names of files."""
     try:
         return app(standalone_mode=False) or 0
     except typer.Abort:
         return 130
     except Exception as error:
-        if not hasattr(error, "format_message"):  # an error of typer, or of click below it
+        if not hasattr(error, "format_message"):  # of typer, or of click
             raise
         name = getattr(getattr(error, "ctx", None), "command_path", "meshfft")
         text = error.format_message()
@@ -78,9 +78,9 @@ def _root(
 
 
 def keep_programs(wanted: str | None) -> None:
-    """Makes JAX keep compiled programs in the folder `wanted`, or in the user's own, or nowhere if that is "off".
+    """Makes JAX keep compiled programs in the folder `wanted`, else the user's own; nowhere if that is "off".
 
-    Without `wanted` a setting of JAX stays as it is, and a folder that cannot be used is no error.
+    Without `wanted` a setting of JAX stays as it is, and an unusable folder is no error.
     """
     if wanted == OFF:
         jax.config.update("jax_enable_compilation_cache", False)

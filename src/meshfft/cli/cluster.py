@@ -1,10 +1,7 @@
 """The processes and devices of one run: how processes find each other, agree, and end together.
 
 Only JAX's coordination service, in process 0, listens on the network. It notices a lost process within HEARTBEAT
-seconds, writes its number to stderr, and aborts the rest (SIGABRT, exit code 134 in shells). A process whose collective
-fails earlier reports it and waits to learn which process was lost.
-
-A mesh has the machine's accelerators if there are enough, else CPU devices that share its cores.
+seconds, writes its number to stderr, and aborts the rest (SIGABRT, exit code 134 in shells).
 """
 
 import math
@@ -33,15 +30,15 @@ from .output import REFUSALS, Lost, describe, ended, warn
 
 T = TypeVar("T")
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
-CRASHED = 1  # exit code of a failed collective, a RuntimeError: another process may have caused it
+CRASHED = 1  # exit code of a failed collective; another process may have caused it
 CODES = ((KeyboardInterrupt, 130), (PeerError, 3), (RuntimeError, CRASHED), (REFUSALS, 2))
 STATUS = re.compile("[A-Z_]+: ")  # start of an XLA error, which may be a ValueError
 SIGNALLED = {KeyboardInterrupt: "interrupted by the user", SystemExit: "terminated"}
 JOIN_SECONDS = 120
-HEARTBEAT = 12  # seconds of silence after which JAX considers a process lost
-PATIENCE = 20.0  # seconds for JAX to report the lost process after a failed collective
-FAREWELL = 5.0  # seconds that a process waits after a refusal, so that all can refuse
-MOST_VIRTUAL = 256  # CPU devices that share the cores of one process: with many more, a collective takes minutes
+HEARTBEAT = 12  # seconds of silence after which a process is lost
+PATIENCE = 20.0  # seconds to wait for JAX's report of a lost process
+FAREWELL = 5.0  # seconds to wait after a refusal, so that all can refuse
+MOST_VIRTUAL = 256  # CPU devices of one process: more take minutes for a collective
 FINISH_SECONDS = 3600  # that finished processes wait for process 0 to draw and print
 # For the TPU compiler when it loads: ask no metadata server, start no TPU, share the lock file.
 ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
@@ -78,7 +75,6 @@ def cluster_of(files: Files | Joining) -> Cluster | None:
 
 
 def deciding(target: Path, files: Files, flags: Mapping[str, object]) -> dict[str, str]:
-    """Facts that decide the result: the output, flags by name, and versions."""
     words = {"None": "not given", "False": "not given", "True": "given"}
     values = {**flags, "dataset": files.dataset, "overwrite": files.overwrite}
     named = {f"--{name.replace('_', '-')}": words.get(str(value), str(value)) for name, value in values.items()}
@@ -91,12 +87,12 @@ def agree(facts: Mapping[str, object]) -> None:
 
 
 def everywhere(work: Callable[[], T]) -> T:
-    """The result of `work`, which fails in all processes if it fails in one; needs no started mesh."""
+    """The result of `work`, which fails everywhere if in one process; needs no mesh."""
     return together(work) if jax.distributed.is_initialized() else work()
 
 
 def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Sequence[str] = ()) -> None:
-    """Refuses an output that could not be written; the first process notes what killed runs left beside it."""
+    """Refuses an output that could not be written; process 0 notes what killed runs left beside it."""
     check_output(target, overwrite, 0, kinds)
     for path in inputs:
         check_disjoint(path, target)
@@ -110,11 +106,7 @@ def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Se
 def run_in(files: Files | Joining, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
     """Runs a command here, or as one of several processes; if one refuses, all do.
 
-    Args:
-        files: say how to find the other processes.
-        ask: reads the flags.
-        count: the devices of all processes that the flags need.
-        run: does the work.
+    `ask` reads the flags, `count` gives the devices of all processes that they need, `run` does the work.
     """
     if (cluster := cluster_of(files)) is None:
         run(ask())
@@ -138,14 +130,14 @@ def run_in(files: Files | Joining, ask: Callable[[], T], count: Callable[[T], in
 
         _join(cluster, own)
         run(together(agreed))
-        jax.distributed.shutdown()  # when all are here: the service of process 0 ends with it
+        jax.distributed.shutdown()  # when all are here: process 0's service ends with it
     except BaseException as error:
         _fail(error)
     os._exit(ended(0))  # a normal exit would make JAX wait for the other processes again
 
 
 def _share(cluster: Cluster, count: int) -> int | None:
-    """The number of CPU devices of this process; None if the environment sets it."""
+    """This process's CPU devices; None if the environment sets them."""
     if cluster.processes is None:
         return None
     own, rest = divmod(count, cluster.processes)
@@ -157,7 +149,6 @@ def _share(cluster: Cluster, count: int) -> int | None:
 
 
 def _join(cluster: Cluster, own: int | None) -> None:
-    """Makes this process one of several, with separate CPU devices."""
     if own is not None:
         jax.config.update("jax_num_cpu_devices", own)
     jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM
@@ -177,9 +168,9 @@ def _join(cluster: Cluster, own: int | None) -> None:
 
 
 def _fail(error: BaseException) -> NoReturn:
-    """Reports the error, gives the other processes time to end, and ends this one."""
+    """Reports the error, lets the other processes end, and ends this one."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # a second signal ends it at once
+        signal.signal(number, signal.SIG_DFL)
     code = next((code for kind, code in CODES if isinstance(error, kind)), CRASHED)
     if isinstance(error, ValueError) and STATUS.match(str(error)):
         code = CRASHED
@@ -200,7 +191,7 @@ def _fail(error: BaseException) -> NoReturn:
 
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
-    """A mesh of running devices, as many of each process; call it before any other use of JAX."""
+    """A mesh of running devices, as many of each process; before any other use of JAX."""
     count = math.prod(sizes.values())
     devices, processes = running_devices(count, "--mesh"), jax.process_count()
     there = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)
@@ -222,10 +213,10 @@ def mesh_of(sizes: dict[str, int], devices: Sequence[jax.Device]) -> Mesh:
 
 
 def running_devices(count: int, flag: str) -> list[jax.Device]:
-    """The machine's devices, or its CPU devices if those are too few: `count` of them if JAX starts with this."""
+    """The machine's devices, or CPU devices if too few: `count` of them unless JAX has started."""
     try:
         jax.config.update("jax_num_cpu_devices", min(count, MOST_VIRTUAL))
-    except RuntimeError:  # JAX has started: take the devices it has
+    except RuntimeError:
         pass
     else:
         check_virtual(count, flag)
@@ -238,7 +229,7 @@ def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
 
 
 def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
-    """The mesh that would run here, for planning; of CPU devices that are not started if there are too few devices."""
+    """The mesh that would run here, for planning; if devices are too few, of CPU devices that are not started."""
     if math.prod(sizes.values()) <= len(jax.devices()):
         return mesh_of(sizes, jax.devices())
     kind = jax.make_mesh((1,), ("x",), devices=jax.devices("cpu")[:1]).abstract_mesh.abstract_device
@@ -253,15 +244,14 @@ def check_virtual(count: int, flag: str) -> None:
 
 
 def check_run(peak_bytes: int, devices: Sequence[jax.Device]) -> None:
-    """Refuses in all processes what does not fit in the memory of one: bytes of each of its devices."""
     hosts = [*exchange(socket.gethostname()).values()]
     together(lambda: check_memory(peak_bytes, devices, hosts.count(socket.gethostname())))
 
 
 def check_memory(peak_bytes: int, devices: Sequence[jax.Device], processes: int = 1) -> None:
-    """Refuses what does not fit: bytes of each device, in each of the processes that share this machine."""
+    """Refuses what does not fit: bytes of each device, in each process here."""
     kind, count = devices[0].platform, len(devices) * processes
-    if kind == "cpu":  # all devices share the host's memory
+    if kind == "cpu":  # devices share the host's memory
         need, free, remedy = peak_bytes * count, available_bytes(), "a machine with more memory"
     else:
         need, free, remedy = peak_bytes, device_bytes(devices[0]), "a mesh of more devices"

@@ -1,7 +1,6 @@
 """The flags that several commands share, and their values; a wrong value is refused with an example.
 
-A flag that was not given is None if a file may have its value. A record of flags, as `Files`, is one parameter of a
-command: `with_flags` makes each field a flag.
+A flag that a file may replace is None if not given.
 """
 
 import inspect
@@ -40,7 +39,7 @@ CHOICES = {
 }
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # larger numbers are typing errors
+MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6
 DIGITS = r"[0-9]{1,19}"
 ERROR = r"(?=\.?[0-9])[0-9]{0,19}(\.[0-9]{0,19})?([eE][+-]?[0-9]{1,3})?"
 
@@ -86,8 +85,6 @@ ProcessId = Annotated[int | None, option("I", "Which this is: 0 to N-1.")]
 
 
 class Joining(NamedTuple):
-    """How one of several processes finds the others."""
-
     distributed: Distributed = False
     coordinator: Coordinator = None
     processes: Processes = None
@@ -95,7 +92,7 @@ class Joining(NamedTuple):
 
 
 class Files(NamedTuple):
-    """The flags of every command that reads and writes files. Process 0 prints, and every process logs."""
+    """The flags of every command that reads and writes files."""
 
     dataset: Annotated[str | None, option("NAME", "Which array of an HDF5 or Zarr file.")] = None
     overwrite: Annotated[bool, switch("--overwrite", "Replace OUT where it exists.")] = False
@@ -118,7 +115,6 @@ class Files(NamedTuple):
         return bar(total, in_bytes=in_bytes, shown=process == 0 and not self.quiet)
 
     def finish(self, facts: Mapping[str, object], timings: Sequence[PartTime], wrote: str) -> None:
-        """Prints the facts as JSON, or the timings and the output."""
         if jax.process_index() == 0 and self.as_json:
             print_json({**facts, "measured": [timing._asdict() for timing in timings]})
         elif jax.process_index() == 0 and not self.quiet:
@@ -148,7 +144,6 @@ class PlanFlags(NamedTuple):
     inverse: Annotated[bool, switch("--inverse", "The inverse transform.")] = False
 
     def read(self) -> Keywords:
-        """The options of `meshfft.plan`, but for the spec."""
         given = {name: value for name, value in self._asdict().items() if name not in OWN}
         modes = None if self.modes is None else read_counts(self.modes, "--modes", "frequencies", least="-?")
         return {
@@ -194,7 +189,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_options(axes: str | None, **names: str | None) -> Keywords:
-    """The checked axes and names; None stays None. Switches on the 64-bit types that they need."""
+    """The checked axes and names; None stays None. Enables the 64-bit types that they need."""
     precision = read_precision(names.pop("precision", None))
     for name, text in names.items():
         for word in () if text is None else text.split(",") if name == "wire" else (text,):
@@ -237,7 +232,7 @@ def read_sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
 
 
 def read_counts(text: str, flag: str, what: str, least: str = "") -> int | tuple[int, ...]:
-    """One number for all axes, or one for each; `least` is what may precede digits."""
+    """One number for all axes, or one for each; `least` may precede digits."""
     words = _words(text)
     if not all(re.fullmatch(least + DIGITS, word) for word in words):
         raise ValueError(f"{flag} {text!r} is no number of {what}: give one, as 2, or one for each axis, as 1,1,0")

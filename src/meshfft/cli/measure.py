@@ -1,7 +1,4 @@
-"""`meshfft measure`: the rates of the devices here, in a machine file by which plans are priced.
-
-`meshfft profile`: the time of each step by kind of work. `plan_by_trials`: the fastest of several walks.
-"""
+"""`meshfft measure`, `meshfft profile`, and the choice of a walk by trials."""
 
 import json
 import math
@@ -109,7 +106,7 @@ def _run(sizes: dict[str, int], out: Path | None, as_json: bool) -> None:
 def plan_by_trials(
     lengths: tuple[int, ...], mesh: str | None, spec: str | None, options: flags.Keywords, tell: Tell
 ) -> Plan:
-    """The fastest of the plans that the model finds fastest on a mesh, or on every mesh of the devices here."""
+    """The fastest, measured, of the plans that the model finds fastest."""
     sizes = _sizes(mesh)
     laid = start_mesh(sizes)
     definition, how = records_of(options)
@@ -125,7 +122,6 @@ def plan_by_trials(
 
 
 def _kept(kind: str, count: int) -> Path:
-    """The file of such devices among the user's compiled programs."""
     if (own := folder_in_use()) is None:
         raise ValueError("no folder of compiled programs is in use: name the file, as --out here.toml")
     return own / FOLDER / f"{re.sub('[^a-z0-9]+', '-', kind.lower())}-{count}-jax-{jax.__version__}.toml"

@@ -1,7 +1,7 @@
 """Everything that commands print: text, tables, JSON, progress, and refusals, each one line on stderr and exit code 2.
 
-Names in files may contain anything, so characters that a terminal acts on are printed as Python writes them (\\x1b,
-\\u202e). If standard output is closed, the work continues and the exit code is 1.
+Unprintable characters of files' names are escaped as in Python (\\x1b, \\u202e). If standard output is closed, the
+work continues and the exit code is 1.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ P = ParamSpec("P")
 MOST_TEXT = 1000
 RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", " -- ", " -- ", "    ", "    "]), ascii=True)
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
-EVERY = 1.0  # seconds between two lines of JSON about the same part
-FLAGS = (  # arguments of Python in the library's messages, and the flags that they are here
+EVERY = 1.0  # seconds between JSON lines about one part
+FLAGS = (  # Python arguments in messages, and their flags
     (re.compile(rf"\b(kind|{'|'.join(Options._fields)})='([\w-]+)'"), r"--\1 \2"),
     (re.compile(r"\b(resume|overwrite)=True"), r"--\1"),
     (re.compile(r"(?<![-\w])(tikhonov|truncation|ring|margin)(?:=(?!\w)|(?= is\b))"), r"--\1"),
@@ -44,7 +44,7 @@ FLAGS = (  # arguments of Python in the library's messages, and the flags that t
 
 
 class PartTime(NamedTuple):
-    """Seconds that one step of a command took to compile, if it is compiled, and to run."""
+    """Seconds that one step took to compile, if it is compiled, and to run."""
 
     step: str
     compile_seconds: float | None
@@ -65,7 +65,7 @@ def say_filled(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Prints one line on stderr, if that is open; the middle of a very long one is left out."""
+    """Prints one line on stderr, if that is open, without the middle of a very long one."""
     if len(text) > MOST_TEXT:
         text = f"{text[: MOST_TEXT // 2]} ... {text[-MOST_TEXT // 2 :]}"
     with contextlib.suppress(OSError):
@@ -77,7 +77,6 @@ def print_json(record: Mapping[str, object]) -> None:
 
 
 def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Sequence[Sequence[str]] = ()) -> None:
-    """Prints a table, the first column left-aligned, the rest right-aligned, with sums under a rule."""
     table = Table(box=RULED, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1) if sums else (0, 1))
     for index, head in enumerate(heads):
         table.add_column(Text(shown(head)), justify="right" if index else "left", no_wrap=index > 0)
@@ -95,7 +94,7 @@ def print_timings(timings: Sequence[PartTime]) -> None:
     for row in (*timings, total):
         compiling = "" if row.compile_seconds is None else f"{row.compile_seconds:.3f}"
         rows.append([row.step, compiling, f"{row.run_seconds:.3f}"])
-    if all(row.compile_seconds is None for row in timings):  # passes compile in a separate row
+    if all(row.compile_seconds is None for row in timings):  # passes compile separately
         heads, rows = ["step", "s"], [[step, run] for step, _, run in rows]
     print_columns(heads, rows[:-1], rows[-1:])
 
@@ -107,9 +106,9 @@ def shown(text: str, lines: bool = True) -> str:
 
 
 class Progress:
-    """The part that runs now, how much of the whole is done, and the seconds of earlier parts.
+    """The running part, how much of the whole is done, and the seconds of earlier parts.
 
-    `show` is called with "begin", "progress" or "end". `note` is shown after the name of the part.
+    `show` is called with "begin", "progress" or "end". `note` is shown after the part's name.
     """
 
     def __init__(self, show: Callable[["Progress", str], None]) -> None:
@@ -131,8 +130,6 @@ class Progress:
             self.show(self, "end")
 
     def counting(self, array: Source) -> Source:
-        """The array, with the bytes that are read counted as done."""
-
         def read(box: Box, out: np.ndarray) -> None:
             array.read(box, out)
             self.advance(out.nbytes)
@@ -173,8 +170,8 @@ def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[Callable[..., None]]:
-    """Shows what is waited for, in a terminal; yields a function that says which part runs, and the share that is done
-    before it. Until then the bar moves without an end."""
+    """Shows in a terminal what is waited for; yields a function of the running part and the share done before it. Until
+    its first call the bar moves without an end."""
     console = Console(stderr=True)
     words = widgets.TextColumn("{task.description}", markup=False)
     columns = (widgets.BarColumn(bar_width=20), widgets.TimeElapsedColumn(), words)
@@ -185,7 +182,7 @@ def waiting(what: str) -> Iterator[Callable[..., None]]:
 
 @contextlib.contextmanager
 def log(total: int, process: int) -> Iterator[Progress]:
-    """Writes JSON lines: when each part begins and ends, and at most once a second how many bytes are done."""
+    """Writes JSON lines: the begin and end of each part, and at most once a second the bytes done."""
     last = 0.0
 
     def tell(now: Progress, event: str, **facts: str | float) -> None:
@@ -212,7 +209,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     def run(*args: P.args, **options: P.kwargs) -> None:
         try:
             command(*args, **options)
-        except typer.Exit:  # which is a RuntimeError
+        except typer.Exit:  # a RuntimeError
             raise
         except REFUSALS as error:
             warn(f"meshfft: error: {describe(error)}")
@@ -237,7 +234,7 @@ def describe(error: Exception) -> str:
 
 
 def ended(code: int) -> int:
-    """The exit code of a command: 1 instead of 0 if standard output was closed."""
+    """The exit code: 1 instead of 0 if standard output was closed."""
     if code or not isinstance(sys.stdout, Lost):
         return code
     warn("meshfft: error: standard output was closed before all was printed: keep it open, or send it to /dev/null")
@@ -245,12 +242,12 @@ def ended(code: int) -> int:
 
 
 def occupy() -> None:
-    """Fills closed standard streams, whose numbers the next opened file would get."""
+    """Fills closed standard streams, whose numbers opened files would get."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
     sys.stdout = sys.stdout or Lost()
     sys.stderr = sys.stderr or Lost()
 
@@ -258,7 +255,7 @@ def occupy() -> None:
 def _print(text: str) -> None:
     try:
         print(text, end="", flush=True)
-    except OSError:  # a closed pipe or a full disk: later text is dropped, also what Python has buffered
+    except OSError:  # a closed pipe or full disk: later text is dropped, also from Python's buffer
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         sys.stdout = Lost()

@@ -52,9 +52,10 @@ def plan(
     """Show the steps, memory and traffic of a transform.
 
     Without --topology the plan is for the devices of this machine, or for CPU
-    devices where it has too few. With it, for the machine it names, which need
-    not be here. Without --mesh, every mesh of those devices is tried. With
-    --memory, what meshfft transform --memory reads, writes and holds.
+    devices where it has too few. With it, the plan is for the machine that it
+    names, which need not be here. Without --mesh, every mesh of those devices
+    is tried. With --memory, it shows what meshfft transform --memory reads,
+    writes and holds.
     """
     topology = _topology(topology, outer, compiling)
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
@@ -116,7 +117,6 @@ def _topology(name: str | None, outer: str | None, compiling: bool) -> str | Non
 def _passes(
     lengths: tuple[int, ...], memory: str, mesh: str | None, options: flags.Keywords, others: flags.Keywords
 ) -> Passes:
-    """The passes that `meshfft transform --memory` makes of an array in one plain file."""
     useless = [name for name, value in others.items() if value is not None]
     useless += [f"--{name}" for name, usual in flags.IDLE.items() if options.pop(name) != usual]
     if useless:
@@ -131,7 +131,7 @@ def _passes(
 def _candidates(
     lengths: tuple[int, ...], mesh: str | None, topology: str | None, spec: str | None, options: flags.Keywords
 ) -> list[Plan]:
-    """The requested plan, or the best of every mesh, then its rivals on the machine, best first."""
+    """The requested plan, or the best of every mesh, then its rivals, best first."""
     if mesh is None:
         if topology is None:
             raise ValueError("neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
@@ -150,7 +150,7 @@ def _candidates(
 
 
 def _compiled(plan: Plan, topology: str) -> dict[str, Any]:
-    """The compiler's report on a plan, with modelled seconds of its schedule and of the wait for each collective."""
+    """The compiler's report on a plan, with modelled seconds of its schedule and waits."""
     program = compile_plan(plan, mesh_for(plan, topology), planes=plan.machine.chip.planes)
     made, spent = report(program, plan.machine.chip), timeline(program, plan)
     sent = [{**one._asdict(), "waited_seconds": spent.waits[one.name]} for one in made.collectives]

@@ -1,6 +1,6 @@
 """Points in files: those of each axis, or scattered ones.
 
-    axes         arrays of one dimension: axis0, axis2, ... of these axes; others, arr_0, arr_1, ... in order, of --axes
+    axes         arrays of one dimension: axis0, axis2, ... for these axes; other names, in order, for those of --axes
     scattered    one array (..., d), and `radius` beside it if the points are off the unit circle
     unit         turns, radians or field-of-view for real numbers, never guessed; complex numbers are on the z-plane
 
@@ -84,15 +84,13 @@ class Cloud(NamedTuple):
         return points
 
     def _check_unit(self, points: Scattered) -> None:
-        """Refuses points beyond one turn; prints a note if points in another unit fit within half a turn."""
+        """Refuses points beyond one turn; notes points in another unit within half a turn."""
         most, turns = float(np.abs(self.coords).max()), float(np.abs(points.in_turns).max())
         reach = f"{turns:.4g} turns" if self.unit == "turns" else f"{most:.4g} {self.unit}, {turns:.4g} turns"
         if turns > TURN:
             far = f"{self.path} reaches {reach}, and a spectrum repeats with every turn"
             raise ValueError(f"{far}: give another --points-unit, or points within one turn")
-        later = (
-            jax.distributed.is_initialized() and jax.process_index() > 0
-        )  # asked in this order, it starts no devices
+        later = jax.distributed.is_initialized() and jax.process_index() > 0  # in this order no device starts
         if self.unit != "turns" and most <= HALF and not later:
             warn(f"meshfft: note: {self.path} reaches only {reach}: are these turns?")
 
@@ -135,7 +133,7 @@ def cloud_of(path: Path, unit: str | None, arrays: Mapping[str, np.ndarray]) -> 
 
 
 def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
-    """Which array of a file to read: the given one, else one of the usual name, else the only one."""
+    """The array to read: the given one, else one of the usual name, else the only one."""
     if given is None and has_names(path):
         with contextlib.suppress(ValueError), open_array(path, usual):
             return usual
@@ -143,7 +141,7 @@ def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file of points: all of a .npz file, by name; of another its only one, or `traj`."""
+    """All arrays of a .npz file by name; of other files the only one, or `traj`."""
     if path.suffix != ".npz":
         with open_array(path, dataset_in(path, None, "traj")) as source:
             check_held(math.prod(source.shape) * source.dtype.itemsize, str(path), "give fewer points")

@@ -1,4 +1,4 @@
-"""`meshfft reconstruct`: the image that coils sampled, of the readouts of a scan, or of arrays in files.
+"""`meshfft reconstruct`: the image that coils sampled, from the readouts of a scan or from arrays in files.
 
     position in mm = affine @ (i, j, k, 1)     of the voxel with these indices along X, Y and Z
 
@@ -77,27 +77,27 @@ def reconstruct(
     as_complex: Annotated[bool, read.switch("--complex", "Complex numbers in NIfTI too.")] = False,
     files: read.Files,
 ) -> None:
-    """Find the image whose samples along a trajectory coils have taken: CG-SENSE.
+    """Find the image that coils have sampled along a trajectory: CG-SENSE.
 
     min |A S x - d|^2 by conjugate gradients on the Toeplitz normal equations
-    N x = b, N = S* A* A S and b = S* A* d, from the density-compensated adjoint
-    on. A is the transform at the points, d the samples, S the maps of the coils,
+    N x = b, N = S* A* A S and b = S* A* d. The start is the density-compensated
+    adjoint. A is the transform at the points, d the samples, S the coil maps,
     without which every coil has an image. --regularise adds weight f(x) to half
     of that, by ADMM: f sums |grad x| (tv), or the details of Haar wavelets.
     Weights are relative: --l2 to the largest eigenvalue of N, --weight also to
     the brightest pixel of the start.
 
-    An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image, of
-    several images those of --select, without noise and navigators. It gives the
-    size of the image, but no unit of a trajectory. Any other .h5, or .zarr, has
-    datasets kspace, of complex numbers, traj, and optionally maps;
+    An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image,
+    which --select chooses from several, without noise and navigators. It gives
+    the size of the image, but no unit of a trajectory. Any other .h5, or .zarr,
+    has datasets kspace, of complex numbers, traj, and optionally maps;
     --points and --maps name other files. Coordinate j of a point is of dimension
     j of the image. Pixels count from the centre, N // 2, as in MRI, sigpy and
     BART; --origin corner counts them from 0, as the other commands do.
 
     NIfTI has the image first and coils last. Its voxels are placed by --affine,
-    or maps in NIfTI do; or of the size of --voxel, or of an ISMRMRD file's, with
-    the pixel that counts as 0 in the origin; else of size 1, without a unit.
+    or by maps in NIfTI. Otherwise they have the size in --voxel or the ISMRMRD
+    file, with the pixel that counts as 0 at the origin, or size 1, no unit.
     """
 
     def asked() -> Asked:
@@ -135,7 +135,7 @@ def _check(more: read.Keywords) -> None:
 
 @contextlib.contextmanager
 def _measured(asked: Asked) -> Iterator[OpenedData]:
-    """The data of the coils, their points, and the flags with the unit of computed points and an affine."""
+    """The coils' data, their points, and the flags with unit and affine."""
     more = {**asked.more, "affine": everywhere(lambda: _affine(asked))}
     asked, source, dataset = asked._replace(more=more), asked.source, asked.files.dataset
     if not is_scan(source, dataset):
@@ -153,7 +153,6 @@ def _measured(asked: Asked) -> Iterator[OpenedData]:
 
 
 def _with_unit(asked: Asked, scan: Scan) -> Asked:
-    """The flags with the unit of a scan's points; refuses another."""
     sizes, unit = scan.encoding.sizes, asked.points_unit
     if scan.cartesian and unit not in (None, "turns"):
         turns = f"{asked.source} is Cartesian and its points are computed, in turns"
@@ -165,7 +164,7 @@ def _with_unit(asked: Asked, scan: Scan) -> Asked:
 
 
 def _affine(asked: Asked) -> Affine | None:
-    """The affine of the flags, else of the maps, else of the scan, if the output can store one."""
+    """The affine of flags, maps or scan, in this order, if the output can store one."""
     given: Affine | None = asked.more["affine"]
     maps: Path | None = asked.more["maps"]
     if given is not None or asked.target.suffix == ".npy":
@@ -183,7 +182,6 @@ def _affine(asked: Asked) -> Affine | None:
 def read_affine(
     voxel: str | None, file: Path | None, shape: tuple[int, ...], origin: str, target: Path
 ) -> Affine | None:
-    """The affine from --voxel or --affine, or None."""
     if voxel is None and file is None:
         return None
     flag = "--affine" if voxel is None else "--voxel"
@@ -206,7 +204,6 @@ def read_affine(
 
 
 def _of_sizes(sizes: Sequence[float], shape: tuple[int, ...], origin: str) -> Affine:
-    """The affine of axes along X, Y and Z; a plane's sizes may include its thickness."""
     affine = np.diag([*sizes, *(1.0,) * (4 - len(sizes))])
     for dim, n in enumerate(shape if origin == "centre" else ()):
         affine[dim, 3] = -sizes[dim] * (n // 2)
@@ -233,7 +230,6 @@ def _rows(affine: np.ndarray, what: str) -> Affine:
 
 
 def _coil_images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
-    """The shape of the images of all coils; refuses data and maps of other shapes."""
     try:
         images = coil_images(array.shape, points.shape, asked.shape or ())
     except ValueError as error:

@@ -1,7 +1,4 @@
-"""Inputs of `transform` and `plan`: the points in a file, the plane they sample, and a file's record.
-
-The inverse needs no flags if meshfft wrote the file.
-"""
+"""Inputs of `transform` and `plan`: the points in a file, the plane they sample, and a file's record."""
 
 import hashlib
 import math
@@ -28,7 +25,7 @@ from .flags import (
 from .points import UNITS, Cloud, cloud_of, order_of, points_of, read_arrays
 
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # options that the inverse takes from the file
-FREE = ("source", "target", "files", "given", "sampling")  # compared otherwise, or without effect on the result
+FREE = ("source", "target", "files", "given", "sampling")  # compared otherwise, or without effect
 
 EXCLUDED = {
     "inverse": "leave it out: what samples are of is found by meshfft transform --solve",
@@ -43,7 +40,7 @@ UNKNOWN = dict.fromkeys(("seconds", "seconds_by_resource", "error_expected"))  #
 
 
 class Sampling(NamedTuple):
-    """Points of a file, of axes if it names them or scattered, and whether the array is found from samples there."""
+    """Points of a file, along axes or scattered; `solve`: find the array from samples there."""
 
     path: Path
     axes: tuple[int, ...] | None
@@ -54,7 +51,6 @@ class Sampling(NamedTuple):
     weights: Keywords
 
     def deciding(self) -> Keywords:
-        """What decides the result, by the names of the flags."""
         return {"points": self.digest, "solve": self.solve, "unknowns": self.unknowns, **self.weights}
 
 
@@ -68,7 +64,6 @@ class SamplingFlags(NamedTuple):
 
 
 def read_sampling(flags: SamplingFlags) -> Sampling | None:
-    """The values of --points and the flags beside it; None without it."""
     path, unit, solve, unknowns, *_ = flags
     weights = {"tikhonov": flags.tikhonov, "truncation": flags.truncation}
     named: Keywords = {"points-unit": unit, "solve": solve or None, "unknowns": unknowns, **weights}
@@ -101,7 +96,7 @@ def check_alone(sampling: Sampling | None, **given: object) -> None:
 
 
 def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int, ...] | None) -> Keywords:
-    """Shape, axes and points of the plan for an array of a given shape, or for one that is found from such samples."""
+    """Shape, axes and points of the plan for an array of a given shape, or for one found from such samples."""
     path, points, ndim = sampling.path, sampling.points, len(given)
     if isinstance(points, Cloud):
         return _scattered_options(sampling, points, given, axes)
@@ -170,7 +165,7 @@ def _check_samples(
 
 
 class Flags(NamedTuple):
-    """The flags of `meshfft transform`, parsed; `given` has those of `meshfft.plan`, None if they were not given."""
+    """Parsed flags of `meshfft transform`; `given` has those of `meshfft.plan`, None if not given."""
 
     source: Path
     target: Path
@@ -185,13 +180,13 @@ class Flags(NamedTuple):
     sampling: Sampling | None = None
 
     def deciding(self) -> dict[str, str]:
-        """What decides the result, by name; the input may be a copy in each process, and `identity` compares it."""
+        """What decides the result, by name; `identity` compares the input."""
         values = {name: value for name, value in self._asdict().items() if name not in FREE} | self.given
         values |= self.sampling.deciding() if self.sampling else {"points": None}
         return deciding(self.target, self.files, values)
 
     def plan_options(self, array: Source) -> Keywords:
-        """The arguments of `meshfft.plan` but for the mesh, from the flags or from the record in the file."""
+        """Arguments of `meshfft.plan` but the mesh, from flags or record."""
         record = _record(array) if self.inverse else None
         recorded = {} if record is None or record.inverse else inverse_options(record)
         given = {name: value for name, value in self.given.items() if value is not None}

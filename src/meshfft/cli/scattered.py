@@ -4,7 +4,7 @@
     field-of-view  cycles per field of view, from -N/2 to N/2 along a dimension of N pixels
     z              complex numbers on the z-plane
 
-Points have the shape (..., d), coordinate j for dimension j of the image. Their unit is never guessed.
+Points have the shape (..., d), coordinate j for dimension j of the image.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from .output import PartTime, guarded, waiting
 from .points import UNITS, cloud_of, dataset_in, read_arrays
 
 PRECISIONS = ("float32", "float64")
-FREE = ("source", "target", "points", "files")  # do not affect the result, or are compared otherwise
+FREE = ("source", "target", "points", "files")  # without effect, or compared otherwise
 KEY = "meshfft_scattered"
 
 METHOD = "kdft: the sum itself; auto, transpose or cooley-tukey: of the fine grid."
@@ -77,7 +77,7 @@ class Asked(NamedTuple):
         return {"the command": kind, **deciding(self.target, self.files, values)}
 
 
-OpenedData = tuple[Asked, Source, Scattered]  # the flags, completed from the file; the data; the points
+OpenedData = tuple[Asked, Source, Scattered]  # completed flags, data, points
 
 
 class Command(NamedTuple):
@@ -85,7 +85,7 @@ class Command(NamedTuple):
     outputs: Sequence[str]  # suffixes that OUT may have
     even: bool  # whether the mesh has to divide the images
     opened: Callable[[Asked], contextlib.AbstractContextManager[OpenedData]]
-    images: Callable[[Asked, Source, Scattered], tuple[int, ...]]  # the shape of the plan's images
+    images: Callable[[Asked, Source, Scattered], tuple[int, ...]]  # shape of the plan's images
     work: Callable[[Asked, Source, Any, Mesh], None]  # reads the data, runs the plan, writes and reports
 
 
@@ -222,7 +222,7 @@ def nufft(
     Type 2: c_j = sum_n x_n exp(-2 pi i k_j.n), over the last dimensions of IN,
     one for each coordinate of the points; others are a batch. With --adjoint
     type 1: x_n = sum_j c_j exp(2 pi i k_j.n), of values (..., points) to images
-    of --shape: no inverse, for which see meshfft reconstruct.
+    of --shape. That is not the inverse: see meshfft reconstruct.
     """
 
     def asked() -> Asked:
@@ -247,7 +247,7 @@ def _opened(asked: Asked) -> Iterator[OpenedData]:
 
 
 def _images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
-    """Shape of the images to sample or to compute; dimensions before the points are a batch."""
+    """Shape of the images; dimensions before the points are a batch."""
     if not asked.more["adjoint"]:
         return array.shape
     rest = array.ndim - len(points.shape)

@@ -1,7 +1,6 @@
 """`meshfft transform`: an array file in, its transform out, with every device holding only its own block.
 
-Everything that can be refused is refused before the work. The output gets its name when it is complete. Several
-processes all run this and refuse together; process 0 prints.
+All refusals come before the work, in all processes. Process 0 prints.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ from .output import PartTime, Progress, guarded, warn
 from .request import OF_ONE, UNKNOWN, Flags, SamplingFlags, check_alone, read_sampling
 
 Stored = jax.Array | meshfft.PaddedArray
-Made = tuple[Mapping[str, object], list[PartTime]]  # facts for JSON, and the seconds of every part
+Made = tuple[Mapping[str, object], list[PartTime]]  # facts for JSON, seconds of every part
 
 
 class Prepared(NamedTuple):
@@ -105,7 +104,6 @@ def transform(
 
 
 def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
-    """The bytes that a process may hold: of the flag, or of the run that is resumed."""
     given = None if memory is None else read.read_bytes(memory, "--memory")
     recorded = recorded_budgets(target) if resume else None
     had = recorded["budget"] if recorded else given
@@ -119,7 +117,7 @@ def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
 
 def _run(flags: Flags) -> None:
     if flags.mesh is not None:
-        read.read_mesh(flags.mesh)  # refuses a wrong one before the file is opened
+        read.read_mesh(flags.mesh)  # refuses a wrong one early
     agree(flags.deciding())
     everywhere(lambda: _check(flags))
     if flags.memory is not None:
@@ -162,7 +160,7 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
 
 
 def _planned(flags: Flags, options: read.Keywords, mesh: Mesh, dtype: np.dtype) -> Plan:
-    """The plan to run; of samples at scattered points on the unit circle the one that solves by FFTs."""
+    """The plan to run; samples at scattered points on the unit circle are solved by FFTs."""
     points = options.get("points")
     scattered = isinstance(points, Scattered) and points.log_radius is None
     if not (flags.sampling and flags.sampling.solve and scattered and options.get("method") != "kdft"):
@@ -175,7 +173,7 @@ def _planned(flags: Flags, options: read.Keywords, mesh: Mesh, dtype: np.dtype) 
 
 
 def _needed_bytes(job: Prepared) -> int:
-    """Bytes that this process needs to transform all its blocks at once, and to read and write them."""
+    """Bytes to transform all blocks of this process at once, and to read and write them."""
     plan, count = job.plan, len(job.mesh.local_devices)
     loaded = math.prod(plan.in_layout.block) * plan.in_dtype.itemsize * count
     stored = math.prod(plan.out_layout.block) * plan.out_dtype.itemsize * count
@@ -215,7 +213,7 @@ def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tu
 
 
 def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
-    """The transform of the array that `load` makes, step by step; a caller that passed it would keep it alive."""
+    """The transform of what `load` makes, step by step; a caller that passed the array would keep it alive."""
     progress.begin("read")
     x: Stored = jax.block_until_ready(load())
     for stage in plan.stages:
@@ -234,7 +232,6 @@ def _run_stage(stage: Plan, x: Stored, progress: Progress) -> Stored:
 
 
 def _in_passes(job: Prepared) -> Made:
-    """Every process holds a part of the array at a time."""
     flags, passes, baseline = job.flags, _passes(job), 0
     job.say(f"{passes}\n")
     left = left_of(passes, flags.target, job.array) if flags.resume else None
@@ -244,7 +241,7 @@ def _in_passes(job: Prepared) -> Made:
 
     def begin(part: str) -> None:
         nonlocal baseline
-        if part == "pass 1":  # everything is in memory but the array
+        if part == "pass 1":  # all is in memory but the array
             baseline = peak_resident()
             job.say(f"Python, JAX and the compiled programs take {quantity(baseline, 'B')} besides.")
         progress.begin(part)
@@ -267,7 +264,7 @@ def _in_passes(job: Prepared) -> Made:
 
 
 def _passes(job: Prepared) -> Passes:
-    """The passes on the devices of this process; a resumed run keeps its own, whatever memory is free now."""
+    """The passes on this process's devices; a resumed run keeps its own."""
     flags, devices = job.flags, job.mesh.local_devices
     device = None if devices[0].platform == "cpu" else device_bytes(devices[0])
     limits: read.Keywords = {"budget": flags.memory, "device_budget": device}

@@ -1,8 +1,7 @@
 """All-to-alls of a block that is cut into equal chunks along some dimensions.
 
-If one step joins chunks and the next cuts the same ones, the compiler drops both. Chunks then pass between steps as
-separate arrays, and exchanges do not pack or unpack. A grid is (dimension, parts) pairs, outermost first; the key of a
-chunk has an index for each.
+Chunks pass between steps as separate arrays: the compiler drops a join before a cut into the same chunks, and exchanges
+do not pack. A grid is (dimension, parts) pairs, outermost first; the key of a chunk has an index for each.
 
 Kernels write messages (parts, planes, *sizes), a part for each device; a received one is a piece of the block.
 
@@ -28,14 +27,13 @@ from ..numerics.split_complex import B, Planes, folded, unfolded
 from .wires import EXACT, Wire, carried
 
 UNFUSED = 8  # least chunks of a join that XLA does not fuse
-MOST_PARTS = 16  # most parts that are copied into the block one by one
+MOST_PARTS = 16  # copied into the block one by one
 Grid = tuple[tuple[int, int], ...]
 Chunks = dict[tuple[int, ...], Array]
-Stages = tuple[tuple[int, ...], ...]  # devices of a ring, by domain, for an all-to-all in two stages
+Stages = tuple[tuple[int, ...], ...]  # devices of a ring by domain, for two stages
 
 
 def fits(shape: Sequence[int], grid: Grid) -> bool:
-    """Whether the chunks are equal and not empty."""
     sizes = list(shape)
     for dim, parts in grid:
         if sizes[dim] % parts or not sizes[dim]:
@@ -53,8 +51,8 @@ def divided(shape: Sequence[int], grid: Grid) -> tuple[int, ...]:
 
 
 def halfway(grid: Grid, ndim: int) -> int:
-    """Chunks in the largest intermediate array of `join`. XLA's CPU backend fuses a join with its neighbours if it has
-    few chunks and is not along the last dimension."""
+    """Chunks in the largest intermediate array of `join`, which XLA for CPUs fuses with its neighbours if chunks are
+    few and not along the last dimension."""
     joins = [(dim, count(tuple(same))) for dim, same in itertools.groupby(grid, lambda cut: cut[0])]
     alone = any(parts >= UNFUSED or dim == ndim - 1 for dim, parts in joins)
     return count(tuple(joins[1:])) if alone else 1
@@ -88,7 +86,7 @@ def join(chunks: Chunks, grid: Grid) -> Array:
 
 
 def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...], wire: Wire = EXACT) -> list[Array]:
-    """Sends a chunk to each device of the ring of mesh axes and returns the chunks received, both in ring order."""
+    """Sends a chunk to each device of the ring and returns those received, both in ring order."""
     if lax.axis_size(axis_names) == 1:
         return list(chunks)
     received = exchange_shares(jnp.stack(chunks), axis_names, wire)
@@ -99,8 +97,8 @@ def exchange_shares(
     shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT, stages: Stages = (), near: Wire | None = None
 ) -> B:
     """`exchange` of chunks stacked along a leading dimension, as one message. In two stages a share first goes to the
-    device of its own domain that has the number of its target there, then with all of those to the target's domain;
-    `near` is the wire of the first stage, if not the second's."""
+    device of its own domain that has its target's number, then with all of those to the target's domain; `near` is the
+    first stage's wire."""
     if lax.axis_size(axis_names) == 1:
         return shares
     if not stages:
@@ -123,7 +121,6 @@ def exchange_shares(
 
 
 def _carried_as_one(send: Callable[[Array], Array], shares: B, wire: Wire) -> B:
-    """One message for both planes, as those of a lossy wire."""
     if wire.lossy or not isinstance(shares, tuple):
         return carried(send, shares, wire, first=1)
     return cast(B, tuple(jnp.moveaxis(send(jnp.stack(shares, 1)), 1, 0)))
@@ -138,8 +135,8 @@ def exchange_packed(
     stages: Stages = (),
     near: Wire | None = None,
 ) -> B:
-    """Splits `split_dim` over the ring of mesh axes and joins received chunks along `concat_dim`, in ring order. Each
-    device sends (p - 1)/p of its block, as one message per plane, or as one in all if the wire is lossy."""
+    """Splits `split_dim` over the ring and joins received chunks along `concat_dim`, in ring order. Each device sends
+    (p - 1)/p of its block, as one message per plane, or one in all if the wire is lossy."""
     parts = lax.axis_size(axis_names)
     if parts == 1:
         return block
@@ -192,7 +189,6 @@ class Pieces:
 
     @property
     def piece(self) -> int:
-        """Positions of `dim` in a piece."""
         return int(self.arrays[0].shape[2 + self.dim])
 
     @property
@@ -227,17 +223,15 @@ def joined(block: B | Pieces) -> B | Planes:
 
 
 def in_parts(planes: Planes, dim: int, parts: int) -> Array:
-    """Copies planes into one array (parts, planes, *sizes), with a dimension split into parts."""
+    """Copies planes into one array (parts, planes, *sizes), with `dim` split."""
     return jnp.moveaxis(unfolded(jnp.stack(planes), dim + 1, parts), dim + 1, 0)
 
 
 def taken(block: Array, dim: int, start: int, size: int) -> Array:
-    """Some rows of every part, merged into one dimension."""
     return folded(lax.slice_in_dim(block, start, start + size, axis=dim + 1), dim)
 
 
 def assembled(chunks: Sequence[Array], dim: int, parts: int) -> Array:
-    """Joins chunks of rows of every part, each written when it arrives."""
     rows = [unfolded(chunk, dim, parts) for chunk in chunks]
     shape, many = rows[0].shape, sum(chunk.shape[dim + 1] for chunk in rows)
     result, start = lax.empty((*shape[: dim + 1], many, *shape[dim + 2 :]), chunks[0].dtype), 0
@@ -261,7 +255,7 @@ def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire =
     received = exchange_packed(combed, axes, dim, dim, wire)
 
     def put(shard: Array, lines: B) -> B:
-        first = (starts[shard] - index + parts - 1) // parts  # target of the first of its points that is ours
+        first = (starts[shard] - index + parts - 1) // parts  # target of its first point that is ours
 
         def add(line: Array, arrived: Array) -> Array:
             chunk = lax.dynamic_slice_in_dim(arrived, shard * rows, rows, dim)
@@ -271,7 +265,7 @@ def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire =
         return jax.tree.map(add, lines, received)
 
     def empty(arrived: Array) -> Array:
-        none = lax.slice_in_dim(arrived, 0, 0, axis=dim)  # varies over the same mesh axes as the received array
+        none = lax.slice_in_dim(arrived, 0, 0, axis=dim)  # varies over the mesh axes of the received array
         return jnp.pad(none, [(0, many + rows if d == dim else 0) for d in range(source.ndim)])
 
     lines = lax.fori_loop(0, parts, put, jax.tree.map(empty, received))
@@ -286,6 +280,6 @@ def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Arra
 
 
 def is_comb(source: Layout, dim: int, many: int) -> bool:
-    """Whether every shard has equally many points of each residue, with no point missing."""
+    """Whether every shard has equally many points of each residue, none missing."""
     size, parts = source.block[dim], source.parts[dim]
     return size == many and size % parts == 0 and size * parts == source.shape[dim]

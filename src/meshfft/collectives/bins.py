@@ -3,8 +3,8 @@
     sums[b] = sum of weight * value,   counts[b] = sum of weight    where edges[b] <= coordinate < edges[b+1]
 
 A coordinate is the sum of one number per dimension, a weight the product of one integer per dimension. Blocks are
-summed in runs of RUN elements, since float32 sums stall at 2^24 terms. Invariant: counts are exact integers up to 2^32
-in a block, and are rounded once.
+summed in runs of RUN elements: float32 sums stall at 2^24 terms. Invariant: counts are exact up to 2^32 in a block, and
+rounded once.
 """
 
 import functools
@@ -22,7 +22,7 @@ from ..numerics.split_complex import scaled
 RUN = 2**16
 LIMB = 16
 MOST = 2**31 - 1  # segments that 32 bits can count
-PerDim = tuple[Array, ...]  # one array per dimension
+PerDim = tuple[Array, ...]
 
 
 def binned(
@@ -30,8 +30,8 @@ def binned(
 ) -> tuple[Array, Array, Array]:
     """Replicated sums over bins of x and of the root of the coordinate, and the counts; x is stored in `layout`.
 
-    `coordinates`, for some dimensions, and integer `weights`, for all, have the stored size along their dimension and
-    size 1 along the rest; inside a shard_map over all axes that cut x, the block's size. `edges` are ascending.
+    `coordinates`, for some dimensions, and integer `weights`, for all, have the stored size along their dimension (the
+    block's inside a shard_map over all axes that cut x), and size 1 along the rest. `edges` are ascending.
     """
     parts = functools.partial(_parts, bins=edges.shape[0] - 1)
     mapped = mapped_axes(mesh) & layout.mesh_axes
@@ -55,7 +55,7 @@ def _spec(line: Array, layout: Layout) -> PartitionSpec:
 
 
 def _parts(x: Array, coordinates: PerDim, weights: PerDim, edges: Array, bins: int) -> tuple[Array, Array, Array]:
-    """Sums (1, bins) of one device, and its counts as two limbs (1, 2, bins)."""
+    """One device's sums (1, bins), counts as two limbs (1, 2, bins)."""
     coordinate = jnp.broadcast_to(functools.reduce(operator.add, coordinates), x.shape).ravel()
     weight = jnp.broadcast_to(functools.reduce(operator.mul, weights), x.shape).ravel()
     index = jnp.searchsorted(edges, coordinate, side="right") - 1
@@ -67,7 +67,7 @@ def _parts(x: Array, coordinates: PerDim, weights: PerDim, edges: Array, bins: i
 
 
 def _summed(values: Array, index: Array, bins: int) -> Array:
-    """Sums values by bin, run by run, and drops values outside all bins."""
+    """Sums values by bin, in runs; drops those outside."""
     many = values.shape[0]
     runs = max(1, min(-(-many // RUN), many // bins, MOST // bins))
     run = lax.broadcasted_iota(jnp.int32, (runs, -(-many // runs)), 0).ravel()[:many]

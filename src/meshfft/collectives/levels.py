@@ -8,11 +8,11 @@ import numpy as np
 
 from .wires import EXACT, Wire, wire_of
 
-WireLike = str | Mapping[str, str]  # of all messages, or by level of the network
+WireLike = str | Mapping[str, str]  # of all messages, or by level
 
 
 class Wires(NamedTuple):
-    """The wire of messages inside domains, and of those to other domains."""
+    """The wires inside domains, and between them."""
 
     inner: Wire = EXACT
     outer: Wire = EXACT
@@ -30,7 +30,7 @@ class Wires(NamedTuple):
 
 
 def wire_name(wire: WireLike) -> str:
-    """One name for the wires of both levels, as "outer=int16", which can be hashed; the wire's own if they are one."""
+    """One hashable name for both wires, as "outer=int16"; the wire's own if they are equal."""
     if not isinstance(wire, Mapping):
         return wire
     if len(wire) in (0, 2) and wire.get("inner") == wire.get("outer"):
@@ -40,8 +40,8 @@ def wire_name(wire: WireLike) -> str:
 
 @functools.lru_cache(maxsize=64)
 def wires_of(name: str, dtype: np.dtype) -> Wires:
-    """The wires of `wire_name` for planes of a real type; a level without one is exact. Raises ValueError for an
-    unknown level; as `wire_of`."""
+    """The wires of `wire_name` for planes of a real type; a missing level is exact. Raises ValueError as `wire_of`, or
+    for an unknown level."""
     if "=" not in str(name):
         return Wires(*[wire_of(name, dtype)] * len(Wires._fields))
     levels = {level: each for level, _, each in (part.rpartition("=") for part in name.split(","))}

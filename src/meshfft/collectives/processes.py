@@ -1,6 +1,6 @@
 """Exchange of small values between processes that run one program.
 
-Every process must make the same calls in the same order. With a single process they cost nothing and touch no device.
+Every process must make the same calls in the same order. A single process touches no device.
 """
 
 import json
@@ -20,9 +20,9 @@ class PeerError(RuntimeError):
 
 
 def exchange(value: object, devices: Iterable[jax.Device] | None = None) -> dict[int, Any]:
-    """The value of every process that has one of the devices (by default all), by number of the process.
+    """The value of every process that has one of the devices (by default all), by process number.
 
-    Values are plain JSON of any length. A device of each process holds all of them, so keep them short.
+    Values are plain JSON. Keep them short: every process gets all.
     """
     if jax.process_count() == 1:
         return {0: value}
@@ -48,8 +48,7 @@ def _same(rows: jax.Array) -> jax.Array:
 
 
 def together(work: Callable[[], T], devices: Iterable[jax.Device] | None = None) -> T:
-    """Runs `work` in every process that has one of the devices (by default all) at once; if it fails in one, it fails
-    in all.
+    """Runs `work` at once in every process that has one of the devices (by default all); one failure fails all.
 
     Raises PeerError if it failed in another process; a failure here is raised unchanged.
     """

@@ -1,9 +1,8 @@
 """The one-shuffle ring (paper, Algorithm 1): every device sums a term over all shards and passes on the shard it holds.
 
-Invariant: after t hops device i holds shard i + t (mod p): the paper's source-target pairs (c1, c0), (c2, c1), ...,
-(c0, c_(p-1)). There are p - 1 hops. The next shard is fetched before the held one is used, so that a hop overlaps a
-product. A barrier ends every iteration, so that no hop is delayed to a later product. The paper's order, a hop and then
-its product, remains for comparison.
+Invariant: after t of p - 1 hops device i holds shard i + t (mod p): the paper's source-target pairs (c1, c0), (c2, c1),
+..., (c0, c_(p-1)). The next shard is fetched before the held one is used, so that a hop overlaps a product. A barrier
+ends every iteration, so that no hop is delayed.
 """
 
 import functools
@@ -41,7 +40,7 @@ def one_shuffle(
 
     Sends p - 1 shards per device, a collective permute between neighbours
     each; with `two_way` half of them the other way at the same time, in
-    ceil((p - 1) / 2) steps. On an axis of size 1 it is just the term.
+    ceil((p - 1) / 2) steps.
 
     Args:
         term: function of a shard (any pytree) and its int32 position s on the
@@ -53,8 +52,8 @@ def one_shuffle(
         axis_name: the mesh axis, or several as one ring (the last runs
             fastest).
         two_way: send both ways around the ring at once.
-        prefetch: fetch the next shard while the held one is used. False: the
-            order of lines 7 and 8 of Algorithm 1, permute, then use.
+        prefetch: fetch the next shard while the held one is used. False: as
+            lines 7 and 8 of Algorithm 1, permute, then use.
         wire: encoding of a shard, an array or its planes, done once.
 
     Returns:
@@ -92,8 +91,8 @@ def ring_fold(
     wire: Wire = EXACT,
 ) -> Total:
     """`one_shuffle` for terms that are added where they are made: add(total, (shard_s, s), ...), total None at first.
-    With `two_way`, shards are added in pairs as they arrive; a ring of two adds both at once, a larger even ring the
-    middle one alone."""
+    With `two_way`, shards are added in pairs as they arrive; an even ring's middle one alone, except in a ring of
+    two."""
     names, size = _ring(axis_name)
     if size == 1:
         return add(None, (shard, jnp.int32(0)))
@@ -109,7 +108,7 @@ def ring_fold(
 
 
 def shards_added(size: int, two_way: bool) -> tuple[int, ...]:
-    """Shards in each `add` of `ring_fold`; loops are repeated as XLA may unroll them."""
+    """Shards in each `add` of `ring_fold`; loops repeat as XLA may unroll them."""
     if not two_way or size == 1:
         return (1,) * min(size, 5)
     pairs = (size - 1) // 2
@@ -144,13 +143,13 @@ def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName, wire: Wire
 
 
 def handed_on(shard: Shard, axis_name: AxisName, by: int, wire: Wire = EXACT) -> Shard:
-    """Sends every shard to the device `by` positions ahead on the ring, or behind if negative."""
+    """Sends every shard to the device `by` positions ahead on the ring."""
     _, size = _ring(axis_name)
     return permuted(shard, axis_name, [(i - by) % size for i in range(size)], wire) if by % size else shard
 
 
 def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None], wire: Wire = EXACT) -> Shard:
-    """Position i of the ring receives the shard of sources[i], or zeros if that is None; one permute for each array."""
+    """Position i of the ring receives the shard of sources[i], zeros if None; one permute per array."""
     names, _ = _ring(axis_name)
     ordered, device = devices_along(names)  # device at each position of the ring
     pairs = [(device[source], device[i]) for i, source in enumerate(sources) if source is not None]
@@ -166,7 +165,7 @@ def _written(shard: Any, wire: Wire) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def _apart(shard: Any, names: tuple[str, ...], tracked: bool) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """The leaves that travel, and the shard from them. A leaf that JAX knows to be alike on the ring stays."""
+    """The leaves that travel, and the shard from them. Leaves known to be alike on the ring stay."""
     leaves, tree = jax.tree.flatten(shard)
     moves = [not tracked or not varies_over(leaf).isdisjoint(names) for leaf in leaves]
 
@@ -180,7 +179,7 @@ def _apart(shard: Any, names: tuple[str, ...], tracked: bool) -> tuple[list[Any]
 
 
 def _together(values: T, names: tuple[str, ...], barrier: bool = True) -> T:
-    """Values behind one barrier, all varying over the same axes, but those that are alike on the ring: they stay so."""
+    """Values behind one barrier, varying over the same axes, except those alike on the ring."""
     leaves, tree = jax.tree.flatten(values)
     alike = [any(map(varies_over, leaves)) and varies_over(leaf).isdisjoint(names) for leaf in leaves]
     joined = varying([leaf for leaf, same in zip(leaves, alike, strict=True) if not same], frozenset())

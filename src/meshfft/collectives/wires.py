@@ -7,13 +7,13 @@ A run is at most RUN reals of one line, both planes of a complex one; TPU kernel
 exponents, two in a word. Invariant: a word is made of neighbouring rows of one dimension, so packing is elementwise,
 and no share reads another's scale.
 
-Zeros arrive as zeros (-0 as 0), infinities and NaN as such; none affects the scale of its run. Numbers below 2^-126
-(2^-1022 in float64) arrive as zero if the device flushes denormals, as CPUs and TPUs do. Bfloat16 has no scale: numbers
-above its largest, 3.39e38, are clamped to it.
+Zeros arrive as zeros (-0 as 0), infinities and NaN as such; none affects the scale. Numbers below 2^-126 (2^-1022 in
+float64) arrive as zero if the device flushes denormals, as CPUs and TPUs do. Bfloat16 has no scale: numbers above its
+largest, 3.39e38, are clamped.
 
-Relative L2 error of one passage: the largest number of a run is at least 2^(e - 1), and each error at most half a step,
-2^(e - b - 1), so a run of n numbers is off by at most sqrt(n) 2^-b of its norm. This also holds for numbers clamped to
-the largest integer, by up to two steps, since they are near 2^e.
+Relative L2 error of one passage: a run's largest number is at least 2^(e - 1), each error at most half a step,
+2^(e-b-1), so a run of n numbers is off by at most sqrt(n) 2^-b of its norm. Numbers clamped to the largest integer are
+off by up to two steps, but near 2^e.
 """
 
 import abc
@@ -35,9 +35,9 @@ from . import words
 RUN = 64  # most reals that share a scale
 SUBLANES, LANES = 8, 128  # of a register
 LEAST_ROOM = 10 * 2**20  # bytes of fast memory that kernels need
-SLACK = 1.05  # a message may be this much longer with runs along an earlier dimension: no shuffles
+SLACK = 1.05  # a message may be this much longer with runs along an earlier dimension, without shuffles
 TILED_SLACK = 1.125  # the same for kernels, which take a fifth of XLA's time
-# (encoder, decoder) of a Tiled form by platform; a folder for a kind of device adds them.
+# (encoder, decoder) of a Tiled form by platform; folders for devices add them.
 KERNELS: dict[str, tuple[Callable[..., Array], Callable[..., Planes]]] = {}
 
 
@@ -48,16 +48,16 @@ class Wire:
     name: ClassVar[str] = "exact"
     lossy: ClassVar[bool] = False
     error: ClassVar[float] = 0.0  # bound on the relative L2 error of one passage
-    remedy: ClassVar[str] = ""  # for a caller who needs a smaller one
+    remedy: ClassVar[str] = ""  # for a smaller one
     real: int = 4  # bytes of a real number in the block
-    room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without kernels
+    room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
-        """Bytes of a message of this shape, for elements of `itemsize` bytes."""
+        """Bytes of a message of this shape."""
         return math.prod(share) * itemsize
 
     def least(self, nbytes: int) -> int:
-        """Bytes of a message of so many bytes of numbers, at least."""
+        """Least bytes of a message of so many bytes of numbers."""
         return nbytes
 
 
@@ -66,7 +66,7 @@ class Coded(Wire):
 
     lossy, remedy = True, ", or wire='exact'"
     bits: ClassVar[int] = 15  # of a number, without its sign
-    group: ClassVar[int] = 2  # numbers that `pack` makes `group_words` words of, and `unpack` undoes
+    group: ClassVar[int] = 2  # numbers in `group_words` words
     group_words: ClassVar[int] = 1
     pack = staticmethod(words.pack16)
     unpack = staticmethod(words.unpack16)
@@ -80,7 +80,7 @@ class Coded(Wire):
 
     @abc.abstractmethod
     def scales(self, runs: int) -> int:
-        """Words that hold the scales of some runs."""
+        """Words for the scales of some runs."""
 
     @abc.abstractmethod
     def encode(self, pieces: Sequence[Array], at: int) -> Array:
@@ -88,7 +88,7 @@ class Coded(Wire):
 
     @abc.abstractmethod
     def decode(self, codes: Sequence[Array], scales: Array, at: int, dtype: DTypeLike) -> list[Array]:
-        """The pieces, from their integers and the words with the scales."""
+        """The pieces, from their integers and the words of scales."""
 
 
 class Integers(Coded):
@@ -156,7 +156,7 @@ class WireForm:
     shape: tuple[int, ...]  # of the share
     planes: int
     dim: int  # of the runs
-    length: int  # positions of a run; the last is padded with zeros
+    length: int  # positions of a run; the last is zero-padded
 
     @property
     def runs(self) -> int:
@@ -188,7 +188,7 @@ class WireForm:
 @dataclasses.dataclass(frozen=True)
 class Tiled:
     """The encoding of a share whose last two dimensions are TPU tiles (rows, 128). Runs extend over tiles, so numbers
-    that share a word or a scale have the same place in several registers.
+    of one word or scale have the same place in several registers.
 
         (.., rows, 128 T) -> (groups, positions, rows, 128), positions and groups over (.., T) -> words of positions
 
@@ -218,14 +218,13 @@ class Tiled:
 
 
 def _transposed(plane: Array, first: int, sides: tuple[int, int], shape: tuple[int, ...]) -> Array:
-    """Swaps rows and tiles of each share."""
     lead = plane.shape[:first]
     return plane.reshape(*lead, -1, *sides, LANES).swapaxes(-3, -2).reshape(*lead, *shape)
 
 
 @functools.lru_cache(maxsize=4096)
 def form_of(share: tuple[int, ...], planes: int, wire: Coded) -> WireForm | Tiled:
-    """The form with the fewest words, or with few enough in tiles or along an earlier dimension."""
+    """The form with the fewest words, or few enough in tiles or along an earlier dimension."""
     share, least = share or (1,), wire.group // planes
     lengths = range(least, RUN // planes + 1, least)
     forms = [WireForm(wire, share, planes, dim, length) for dim in range(len(share)) for length in lengths]
@@ -255,8 +254,7 @@ def _tiled(share: tuple[int, ...], planes: int, wire: Coded, lengths: Sequence[i
 def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0) -> B:
     """The received block, in its form. `send` gets arrays with the block's `first` leading dimensions.
 
-    TPU kernels encode and decode if they have enough memory. Invariant: words have the same bits whatever encoded them,
-    so devices of all kinds can decode them.
+    TPU kernels encode and decode if they have enough memory. Invariant: words have the same bits on all devices.
     """
     if not isinstance(wire, Coded):
         return jax.tree.map(send, block)

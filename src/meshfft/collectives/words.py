@@ -12,19 +12,18 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-WORD = 4  # bytes of a word
+WORD = 4  # bytes
 LOW, TOP = 0xFFFFFF, -(2**24)  # the lower 24 bits of a word, and the upper 8
-Scale = tuple[Array, Array]  # a power of two in two factors, since one may exceed the type's range
+Scale = tuple[Array, Array]  # a power of two in two factors, each within the type's range
 
 
 def finite(values: Array) -> Array:
-    """Magnitudes, with infinities and NaN as zero."""
     magnitude = _magnitude(values)
     return jnp.where(magnitude < _layout(values.dtype)[0], lax.bitcast_convert_type(magnitude, values.dtype), 0)
 
 
 def exponent(most: Array) -> Array:
-    """The exponent e of a run, from its largest finite magnitude: all are below 2^e."""
+    """The exponent e of a run, from its largest finite magnitude."""
     _, digits, bias = _layout(most.dtype)
     return (_magnitude(most) >> digits).astype(jnp.int32) - (bias - 1)
 
@@ -35,7 +34,7 @@ def scale(by: Array, dtype: DTypeLike) -> Scale:
 
 
 def code(values: Array, scale: Scale, bits: int) -> Array:
-    """Nearest integers, halves to even; the largest two encode infinity, the least NaN."""
+    """Nearest integers, halves to even; the two largest encode infinity, the least NaN."""
     (infinite, digits, _), magnitude = _layout(values.dtype), _magnitude(values)
     scaled = values * scale[0] * scale[1]
     limit = jnp.where(magnitude == infinite, 2.0**bits - 1, 2.0**bits - 2).astype(values.dtype)
@@ -61,7 +60,6 @@ def half_bits(values: Array) -> Array:
 
 
 def pack16(parts: Sequence[Array]) -> list[Array]:
-    """Two integers of 16 bits in a word."""
     low, high = parts
     return [lax.bitcast_convert_type((low & 0xFFFF) | (high << 16), jnp.uint32)]
 
@@ -72,7 +70,7 @@ def unpack16(words: Sequence[Array]) -> list[Array]:
 
 
 def pack24(parts: Sequence[Array]) -> list[Array]:
-    """Four integers of 24 bits in three words, the last in the upper bytes."""
+    """Four integers in three words, the last in the upper bytes."""
     *kept, last = parts
     words = [(part & LOW) | ((last << (24 - 8 * j)) & TOP) for j, part in enumerate(kept)]
     return [lax.bitcast_convert_type(word, jnp.uint32) for word in words]
@@ -85,7 +83,7 @@ def unpack24(words: Sequence[Array]) -> list[Array]:
 
 
 def _nearest(values: Array, large: float) -> Array:
-    """Rounds by adding a number so large that no fraction is left; jnp.round takes a TPU three times the operations."""
+    """Rounds by adding a large number; jnp.round takes a TPU three times as long."""
     added = np.asarray(large, values.dtype)
     return (_bits(values + added) - int(added.view(f"i{added.itemsize}"))).astype(jnp.int32)
 
@@ -97,7 +95,7 @@ def _power(exponent: Array, dtype: DTypeLike) -> Array:
 
 
 def _magnitude(values: Array) -> Array:
-    """Bits without the sign: integers in the order of magnitudes, NaN above infinity."""
+    """Bits without the sign, ordered as magnitudes, NaN above infinity."""
     bits = _bits(values)
     return bits & np.iinfo(bits.dtype).max
 
@@ -107,6 +105,6 @@ def _bits(values: Array) -> Array:
 
 
 def _layout(dtype: DTypeLike) -> tuple[int, int, int]:
-    """The bits of infinity, digits of the fraction and bias of a type."""
+    """Bits of infinity, digits of the fraction, and bias."""
     digits, bias = (23, 127) if np.dtype(dtype).itemsize == WORD else (52, 1023)
     return (2 * bias + 1) << digits, digits, bias

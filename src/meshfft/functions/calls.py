@@ -1,6 +1,6 @@
-"""Calls by NumPy's and SciPy's names: arguments are resolved, and the plan for them is looked up and run.
+"""Calls by NumPy's and SciPy's names: resolves arguments, and finds and runs plans.
 
-A dimension that is given twice is transformed twice, as in NumPy, by successive plans.
+A dimension given twice is transformed twice, as in NumPy.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ Ints = Sequence[int] | None
 
 
 def without_types(function: Callable[..., object]) -> None:
-    """Removes types from the signature that `help` shows, because unions fill ten lines."""
+    """Removes types, which fill ten lines, from the signature that `help` shows."""
     signature, none = inspect.signature(function), inspect.Parameter.empty
     shown = [one.replace(annotation=none) for one in signature.parameters.values()]
     function.__signature__ = signature.replace(parameters=shown, return_annotation=none)  # type: ignore[attr-defined]
@@ -42,13 +42,13 @@ def over(
     orthogonalize: bool | None = None,
     known: type = How,
 ) -> Transformed:
-    """The transform of one of KINDS (see operators.transform) over several dimensions, with the options of `known`.
+    """The transform `kind` over several dimensions, with the options of `known`.
 
-    Raises as `fftn`, or TypeError for a complex array if the transform is real.
+    Raises as `fftn`, and TypeError for a complex array if the transform is real.
     """
     options = options_of(how, known)
     request = read(a, how.get("spec"), in_place=not options.donate)
-    if isinstance(request.arrays[0], LaidOut):  # XLA expects the sharding of the array, and would move the result there
+    if isinstance(request.arrays[0], LaidOut):  # XLA expects the array's sharding, and would move the result there
         options = options._replace(order="natural")
     s, axes = None if s is None else lengths_of(s), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
@@ -64,7 +64,6 @@ def over(
 
 
 def line(n: int | None, axis: int) -> tuple[Ints, Ints]:
-    """`s` and `axes` of a transform along one dimension."""
     axes, s = (integer(axis, "axis"),), None if n is None else (integer(n, "n"),)
     if s is not None and s[0] < 0:
         raise ValueError(f"n is {n}: a transform needs at least one point")
@@ -83,7 +82,6 @@ def _plans(
     options: Options,
     orthogonalize: bool | None,
 ) -> tuple[Plan, ...]:
-    """One plan, or one for each repetition of a dimension."""
     change = becomes(kind, inverse)
     if change == "complex" and not setting.real:
         given = f"{setting.dtype}" if setting.many == 1 else "two planes"

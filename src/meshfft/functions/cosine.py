@@ -1,4 +1,4 @@
-"""scipy.fft's cosine and sine transforms of types I to IV, on sharded arrays."""
+"""scipy.fft's cosine and sine transforms, types I to IV, of sharded arrays."""
 
 from typing import Unpack
 
@@ -9,7 +9,7 @@ from .calls import Ints, line, over
 
 
 class TrigHow(How, total=False):
-    """The options of cosine and sine transforms; `dctn` documents them."""
+    """The options of `dctn`."""
 
     orthogonalize: bool | None
 
@@ -28,25 +28,22 @@ def dctn(
         type 4  X[k] = 2 sum_n x[n] cos(pi (2 k + 1) (2 n + 1) / 4 N)
 
     Args:
-        x: a sharded, replicated or single-device array; the real and the
-            imaginary part of a complex one are both transformed.
+        x: as a of `fftn`; real and imaginary part are transformed alike.
         type: 1 to 4.
         s, axes, norm: as scipy.fft.dctn.
         method, ..., donate: as `fftn`.
         orthogonalize: weight the first and last terms so that rows are
-            orthogonal; None means True if norm is "ortho".
+            orthogonal; None: if norm is "ortho".
 
     Returns:
-        The transform, real if x is, with the sharding of x if its mesh axes
-        divide the result.
+        The transform, real if x is, sharded as x if its mesh axes divide it.
 
     Raises:
-        ValueError, TypeError: as `fftn`; an unknown type; fewer than two
-            points for type 1.
+        ValueError, TypeError: as `fftn`; an unknown type; type 1 of one point.
 
-    Costs half of `fftn` for a real array; type 1 costs the same as `fftn`. An
-    array of one sharded dimension takes a dense product over the ring, 2 N
-    flops a point: from 2^16 points on, give it a second dimension.
+    Costs half of `fftn` for a real array, type 1 as much as `fftn`. A lone
+    sharded dimension takes a dense product over the ring, 2 N flops a point:
+    from 2^16 points on, give it a second dimension.
 
     >>> mf.dctn(jnp.ones((2, 2))).tolist()
     [[16.0, 0.0], [0.0, 0.0]]

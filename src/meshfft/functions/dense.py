@@ -1,9 +1,4 @@
-"""Dense operators, one matrix for each dimension: the KDFT at any points, its inverse, and any matrices.
-
-    Y = (M_1 x M_2 x ...) vec(x)   (x: the Kronecker product)
-
-Every dimension is multiplied on a separate one-shuffle ring.
-"""
+"""Dense operators, one matrix per dimension: the KDFT at any points, its inverse, and any matrices."""
 
 import dataclasses
 import functools
@@ -45,43 +40,43 @@ def kdftn(
         X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = z_ik^-n   (x: Kronecker)
         c_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...  at Scattered points
 
-    Sizes, meshes and numbers of points are arbitrary. Points of each axis form
-    a grid; Scattered ones do not. Devices compute their rows of V_i by blocks.
+    Any sizes, meshes and numbers of points. Points of each axis form a grid,
+    Scattered ones do not.
 
     Args:
         x, axes, spec, out_spec: as a, axes, spec and out_spec of `fftn`.
-        points: one Points for each axis, or None for an axis (or for all) with
-            as many uniform frequencies as inputs. Or a Scattered, with a
-            coordinate for each axis; `axes` are then the last by default.
+        points: one Points per axis; None for an axis, or for all, means as many
+            uniform frequencies as inputs. Or a Scattered with a coordinate per
+            axis; `axes` are then the last by default.
         norm: as `fftn`, by the number of inputs.
         precision: "float32", "float64", or an error bound such as 1e-10; in
             bfloat16 "bf16x6" (like float32), "bf16x3" (1e-5), "bf16" (3e-3);
             float64 in 4 to 7 slices of 8 bits, "int8x4" to "int8x7" (1e-15).
         multiplications: 3 or 4 real products per complex one; by default the
-            cheapest within the precision.
+            cheaper within the precision.
         ring: "one-way", the paper's one-shuffle (Algorithm 1): p - 1 hops to
             one neighbour; "two-way": half of the blocks to each neighbour, in
             half the steps; "auto": the cheaper by the model. Rings that add
             partial sums, as in gradients, are one-way.
-        other options: as `fftn`. Gradients in points and matrices are sent
-            exactly.
+        other options: as `fftn`. Gradients in points and matrices are exact on
+            the wire.
 
     Returns:
-        The spectrum, with the sharding of x if its mesh axes divide the
-        numbers of points. At Scattered points the values, batch dimensions
-        first: each mesh axis that cuts the image, outermost first, cuts the
-        first dimension of the points that it divides (a PaddedArray if none).
+        The spectrum, sharded as x if its mesh axes divide the numbers of
+        points. At Scattered points the values, batch dimensions first: each
+        mesh axis that cuts the image, outermost first, cuts the first dimension
+        of the points that it divides (a PaddedArray if none).
 
     Raises:
-        ValueError, TypeError: as `fftn`; a point whose powers overflow;
-            numbers of points that do not divide; a raveled grid of points.
+        ValueError, TypeError: as `fftn`; a point whose powers overflow; numbers
+            of points that do not divide; a raveled grid of points.
 
-    Costs per device and dimension 8 M_i flops a point of its block, and
-    P_i - 1 hops of the block, which can run under the products. Differentiable
-    in x and in the points; each gradient costs as much again. M Scattered
-    points of N numbers cost each of P devices 8 M N / P flops and P - 1 hops;
-    above N = 10,000 or so `nufftn` is faster. Source: Lu et al., "Large-Scale
-    Discrete Fourier Transform on TPUs", III-A (dft1d to dft3d), Algorithm 1.
+    Costs per device and dimension 8 M_i flops a point of its block, and P_i - 1
+    hops of the block, which can run under the products. Differentiable in x and
+    in the points; each gradient costs as much again. M Scattered points of N
+    numbers cost each of P devices 8 M N / P flops and P - 1 hops; above N =
+    10,000 or so `nufftn` is faster. Source: Lu et al., "Large-Scale Discrete
+    Fourier Transform on TPUs", III-A (dft1d to dft3d), Algorithm 1.
 
     >>> points = mf.Points.turns([0.0, 0.25])
     >>> mf.kdftn(jnp.ones(4), points).real.round(3).tolist()
@@ -117,19 +112,19 @@ def ikdftn(
 
         X = (V_1 x V_2 x ...) vec(x)   solved for x
 
-    Uniform axes use the conjugate transform. "direct": V_i is inverted on the
-    host in float64, once, by LU, Leja-ordered Björck-Pereyra or, for more
-    samples than unknowns, QR. "iterative": conjugate gradients on the normal
-    equations, axis by axis; on the unit circle two FFTs apply them. "auto":
-    direct up to 1024, iterative for more and for traced points. The transform
-    refines either solution.
+    Uniform axes use the conjugate transform. "direct" inverts V_i once, on the
+    host in float64, by LU, Leja-ordered Björck-Pereyra or, for more samples
+    than unknowns, QR. "iterative": conjugate gradients on the normal equations,
+    axis by axis, by two FFTs on the unit circle. "auto": direct up to 1024,
+    iterative above and for traced points. The transform refines either
+    solution.
 
     Args:
-        X: the samples at `points`; an array or (re, im).
+        X: the samples, an array or (re, im).
         points: as `kdftn`. Traced points (up to 4096 by 4096 off the unit
             circle) make the solution differentiable in them, and NaN if their
-            condition leaves no digit. Scattered points need `s`, and do not
-            work inside `jit`.
+            condition leaves no digit. Scattered points need `s`, outside of
+            `jit`.
         s: unknowns along each axis; by default the number of samples.
         axes, norm, spec, out_spec, precision, multiplications, ring: as
             `kdftn`; Scattered points use a ring only off the unit circle.
@@ -137,21 +132,20 @@ def ikdftn(
             each axis instead.
         truncation: drop singular values below this fraction of the largest.
         method: "direct", "iterative" or "auto".
-        tol: relative residual of the normal equations at which iterations
-            stop; by default 1e-6, or 1e-13 in complex128.
-        iterations: the most in each round of refinement; 1000 by default.
-            The residual shows whether they sufficed.
+        tol: relative residual of the normal equations at which iterations stop;
+            by default 1e-6, or 1e-13 in complex128.
+        iterations: the most per round of refinement, 1000 by default; the
+            residual shows whether they sufficed.
 
     Returns:
-        A Solution: `value`, `residual`, `conditions` of the axes, their
-        product `condition`, `methods`, `iterations`.
+        A Solution, with its residual and condition numbers.
 
     Raises:
         ValueError: as `kdftn`; without weights, fewer samples than unknowns or
             a condition number that leaves no digit.
 
-    Costs four dense transforms, and for each axis O(N^3) on the host, once, or
-    two FFTs an iteration. Source: section III-A.
+    Costs four dense transforms, and per axis O(N^3) on the host, once, or two
+    FFTs an iteration. Source: section III-A.
 
     >>> points = mf.Points.turns([0.0, 0.25, 0.5, 0.8])
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4), points), points)
@@ -198,22 +192,22 @@ def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how
                            M_1[k_1, n_1] M_2[k_2, n_2] ... x[n_1, n_2, ...]
 
     Args:
-        matrices: for each axis an array (m, n), with n the size of the
-            dimension and m its new size; a BlockMatrix; a Points (its
-            Vandermonde matrix); or None to leave that dimension unchanged.
+        matrices: per axis an array (m, n), n the size of the dimension and m
+            its new size; a BlockMatrix; a Points (its Vandermonde matrix); or
+            None to leave the dimension unchanged.
         axes: the dimensions of the matrices; None means all.
         x, and options: as `kdftn`.
 
     Returns:
-        The product, with the sharding of x if its mesh axes divide the new
-        sizes; real if x and the matrices are.
+        The product, sharded as x if its mesh axes divide the new sizes; real if
+        x and the matrices are.
 
     Raises:
-        ValueError, TypeError: an operand that is not a matrix or does not fit
-            its dimension; sizes that no layout divides.
+        ValueError, TypeError: an operand that is no matrix or does not fit its
+            dimension; sizes that no layout divides.
 
-    Costs as `kdftn`. Differentiable in the array and in the matrices. Source:
-    the paper's Algorithm 1, for any matrix.
+    Costs as `kdftn`. Differentiable in array and matrices. Source: the paper's
+    Algorithm 1, for any matrix.
 
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
     [[3.0, 3.0]]

@@ -1,10 +1,8 @@
 """numpy.fft's transforms of sharded arrays, and those of scipy.fft alone: complex, real, and Hermitian.
 
-Arrays have NumPy's shapes and, in natural order, the sharding of the input. If the mesh axes do not divide the result,
-they move to dimensions that they divide; without one, and for a PaddedArray, the result is a PaddedArray.
-
-Real transforms take half the work of complex ones: the halved dimension, the last of `axes`, is transformed first on
-the way there and last on the way back, so that exchanges before or after it are real.
+Mesh axes that do not divide a result move to dimensions that they divide; if there is none, or for a PaddedArray, the
+result is a PaddedArray. The halved dimension of a real transform, the last of `axes`, is transformed first forward and
+last back, so that the exchanges outside of it are real.
 """
 
 from typing import Unpack
@@ -31,40 +29,40 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft"
             (the paper's KDFT).
         order: "natural": sharded as the array; "any": the cheapest layout
-            (inside `jit` under Auto mesh axes the same as "natural").
+            ("natural" inside `jit` under Auto mesh axes).
         spec: PartitionSpec of the array, needed inside your own `shard_map`
             and, under Auto mesh axes, on TPUs. Inside `shard_map`, `a` is a
             block, and `s` refers to the whole array.
-        out_spec: PartitionSpec of the result; by default that of the array.
-            Sizes that it does not divide are padded (see `PaddedArray`).
-            Not allowed with order="any".
+        out_spec: PartitionSpec of the result, by default that of the array;
+            sizes that it does not divide are padded (see `PaddedArray`). Not
+            with order="any".
         precision: "float32" or "float64" instead of the array's; for dense
             products also the tiers of `kdftn`.
         ring: "one-way", "two-way" or "auto", as `kdftn`, if the plan has one.
-        engine: engine of local FFTs: "auto", the cheapest (on TPUs also vector
-            kernels that passed a trial there), or "xla", only XLA's.
+        engine: of local FFTs: "auto", the cheapest (on TPUs also vector kernels
+            that passed a trial there), or "xla".
         wire: encoding of all-to-alls and rings: "exact"; "int24" or "int16",
             integers with one power of two for up to 64 numbers of a line, 3/4
             or 1/2 of float32's bytes; "bfloat16", 1/2. {"outer": "int16"}
-            rounds messages between nodes, slices or hosts only; {"inner":
+            rounds only messages between nodes, slices or hosts; {"inner":
             "int24", "outer": "int16"} sets both. A collective over both levels
-            in one stage counts as "outer". `print(mf.plan(...))` has the error.
-            The gradient in `a` uses the same encoding.
+            in one stage counts as "outer". The gradient in `a` uses the same
+            encoding. `print(mf.plan(...))` has the error.
         donate: delete the array and store the result in its memory, as
             `jax.jit(donate_argnums=0)`. No effect inside `jit`, `grad` or
             `vmap`, or on a NumPy array.
 
     Returns:
-        The spectrum, complex64 for input of up to 32 bits, complex128 for 64,
-        in natural index order; as (re, im) if a is.
+        The spectrum in natural index order, complex64 for input of up to 32
+        bits, complex128 for 64; as (re, im) if a is.
 
     Raises:
         ValueError, TypeError: an argument that does not fit; the message has
             the remedy. donate=True if type, shape or block size change.
 
     Costs 5 n log2 n flops for n points and, by transposes, two all-to-alls of
-    (p - 1)/p of a device's block for each dimension cut into p: no all-gather,
-    no all-reduce. `print(mf.plan(...))` has the exact account.
+    (p - 1)/p of a device's block for each dimension cut into p; no all-gather
+    or all-reduce. `print(mf.plan(...))` has the exact account.
 
     >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]
@@ -131,23 +129,23 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
                            k_d = 0 ... N_d // 2
 
     Args:
-        a: a sharded, replicated or single-device real array, or a tuple (a,),
-            whose spectrum is returned as (re, im).
+        a: a real array as `fftn`, or a tuple (a,), whose spectrum is returned
+            as (re, im).
         s, axes, norm: as numpy.fft.rfftn; the last axis is the halved one.
         method, ..., donate: as `fftn`.
 
     Returns:
-        The half spectrum, of NumPy's shape, with the sharding of a if its
-        mesh axes divide N_d // 2 + 1. If not, the mesh axes of that dimension
-        move in front of those of another one, where `irfftn` recognizes them;
-        `mf.out_spec` returns the new spec. If no dimension takes them, if a
-        is a PaddedArray, and in a plan, they stay and the result is padded.
+        The half spectrum, of NumPy's shape, sharded as a if its mesh axes
+        divide N_d // 2 + 1. If not, they move in front of those of another
+        dimension, where `irfftn` recognizes them; `mf.out_spec` returns the new
+        spec. If no dimension takes them, for a PaddedArray, and in a plan, they
+        stay and the result is padded.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
 
-    Costs half the flops, bytes and memory of `fftn` and a little more. A lone
-    line that is cut into p shards is fastest if 2 p^2 divides its length.
+    Costs little more than half the flops, bytes and memory of `fftn`. A lone
+    line cut into p shards is fastest if 2 p^2 divides its length.
 
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()
     [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
@@ -214,7 +212,7 @@ def irfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None 
 
 @onto_real
 def irfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Form:
-    """`irfftn` along one dimension, as numpy.fft.irfft; n is the length of the
+    """`irfftn` along one dimension, as numpy.fft.irfft; n: length of the
     result.
 
     >>> mf.irfft(mf.rfft(jnp.ones(5)), 5).round(6).tolist()

@@ -1,10 +1,4 @@
-"""Halos: each device's block of an array, extended by the cells of its neighbours, and the adjoint.
-
-    halo:      block -> [the last cells before it, block, the first cells behind it]
-    add_halo:  [cells, block, cells] -> block, plus what its neighbours have in their halos of it
-
-Both are walks of one step for each axis. Invariant: <add_halo(y), x> = <y, halo(x)>.
-"""
+"""Halos: a device's block, extended by cells of its neighbours, and the adjoint: <add_halo(y), x> = <y, halo(x)>."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -37,30 +31,29 @@ def halo(
 
     The result has n + p (before + behind) cells along an axis of n cells in p
     blocks; inside `shard_map` it is the device's extended block. An axis that
-    is not cut is extended from its other end, as numpy.pad does with "wrap".
+    is not cut wraps around, as numpy.pad does with "wrap".
 
     Args:
-        x: a sharded, replicated or single-device array of any type, or its
-            real and imaginary part (re, im).
-        width: cells on both sides, or one for each axis: a number, or a pair
-            (before, behind). A halo may be wider than a block.
+        x: as a of `fftn`, of any type.
+        width: cells on both sides, or a number or a pair (before, behind) for
+            each axis. A halo may be wider than a block.
         axes: a dimension or several; None means all.
         periodic: whether the ends of an axis are neighbours, for all axes or
             for each; if not, cells beyond an end are 0.
-        spec: as `fftn`. Under Auto axes `jit` needs it, because the shape of
-            the result depends on the sharding.
+        spec: as `fftn`; `jit` under Auto axes needs it, because the result's
+            shape depends on the sharding.
 
     Returns:
-        The extended array, cut as x is, of its type; as (re, im) if x is.
-        Its gradient adds the halos, as `add_halo` does.
+        The extended array, cut as x and of its type; as (re, im) if x is. Its
+        gradient adds the halos, as `add_halo` does.
 
     Raises:
         ValueError: an axis, a width or a spec that does not fit; a short block
             before the last one, or a last block shorter than the halo.
         TypeError: the array is not numeric, axes or widths are not integers.
 
-    Sends only the halos: two permutes for each axis that is cut, and two more
-    for each further block that a halo extends over.
+    Sends only the halos: two permutes for each cut axis, and two more for each
+    further block that a halo extends over.
 
     >>> mf.halo(jnp.arange(4), 1).tolist()
     [3, 0, 1, 2, 3, 0]
@@ -78,17 +71,17 @@ def add_halo(
     spec: Spec | None = None,
 ) -> Transformed:
     """The adjoint of `halo`: adds the cells around each device's block to the
-    cells of its neighbours that they stand for, and drops them.
+    cells of its neighbours that they copy, and drops them.
 
         [before + b + behind] -> block [b]   along every axis
 
-    Use it when devices have summed something into their extended blocks, such
-    as the masses of particles near an edge.
+    Use it when devices have summed into their extended blocks, such as the
+    masses of particles near an edge.
 
     Args:
         y: an array like a result of `halo`.
-        width, axes, periodic, spec: those of `halo`. Cells beyond an end that
-            is not periodic are dropped.
+        width, axes, periodic, spec: as `halo`. Cells beyond an end that is not
+            periodic are dropped.
 
     Returns, raises and costs as `halo`.
 
@@ -119,7 +112,6 @@ def _walked(
 
 
 def _widths(width: Width, many: int) -> list[tuple[int, int]]:
-    """The cells before and behind the blocks of each axis; TypeError or ValueError for any other width."""
     listed: Iterable[object] = (
         [width] * many if is_integer(width) else width if isinstance(width, Iterable) else [width]
     )
@@ -135,7 +127,7 @@ def _widths(width: Width, many: int) -> list[tuple[int, int]]:
 
 
 def _check_cells(start: Layout, widths: Mapping[int, tuple[int, int]], adds: bool) -> None:
-    """Raises ValueError unless all blocks but the last are full, and the last is no shorter than its halo."""
+    """Raises ValueError unless all blocks but the last are full, and that is at least as long as its halo."""
     if not start.tail:
         raise ValueError(f"the array has padding within {start.label()}: use it in natural order")
     for dim, cells in widths.items():

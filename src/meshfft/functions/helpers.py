@@ -1,10 +1,7 @@
-"""numpy.fft's helpers on a mesh: frequencies, computed shard by shard, shifts, and lengths of fast transforms.
+"""numpy.fft's helpers on a mesh: frequencies, shifts, and lengths of fast transforms.
 
-    fftfreq:   f_k = k / (n d)  for k < n / 2, (k - n) / (n d) behind       rfftfreq:   f_k = k / (n d)  for k <= n / 2
-    fftshift:  y[i] = x[(i - n // 2) mod n]                                 ifftshift:  y[i] = x[(i + n // 2) mod n]
-
-Frequencies are computed in float64 by NumPy's arithmetic and rounded once; no device or host computes more than its
-shards. A shift is a walk of rolls without arithmetic: values are unchanged, bit for bit.
+Frequencies are computed in float64 by NumPy's arithmetic and rounded once, by each device only for its shard. A shift
+is a walk of rolls: values are unchanged, bit for bit.
 """
 
 import math
@@ -41,17 +38,17 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: D
         n: samples.
         d: their spacing.
         dtype: a real floating type; by default JAX's.
-        device: a device; or a NamedSharding of one dimension over a mesh.
-            Each device then makes its shard.
+        device: a device; or a one-dimensional NamedSharding over a mesh, of
+            which each device makes its shard.
 
     Returns:
         The n frequencies, in cycles per unit of d.
 
     Raises:
-        ValueError: n is less than 1, d is zero or not finite, n or d is
-            not a single number, the mesh axes do not divide n, or the type is
-            float64 while 64-bit types are off.
-        TypeError: an argument of another type than these.
+        ValueError: n is less than 1, d is zero or not finite, n or d is not a
+            single number, the mesh axes do not divide n, or the type is float64
+            while 64-bit types are off.
+        TypeError: an argument of any other type.
 
     >>> mf.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
@@ -61,8 +58,8 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: D
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
-    """The frequency of each output of a transform of n real samples, as
-    numpy.fft.rfftfreq: n // 2 + 1, which the mesh axes must divide.
+    """The frequency of each of the n // 2 + 1 outputs of a transform of n real
+    samples, as numpy.fft.rfftfreq. The mesh axes must divide them.
 
         f = [0, 1, ..., n // 2] / (n d)
 
@@ -84,10 +81,10 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
 
     Args:
         target: smallest acceptable length.
-        real: whether samples are real: m then has no prime factor above 5,
-            otherwise none above 11.
-        parts: the number of shards p of the dimension; p^2 is fastest for
-            method "cooley-tukey".
+        real: whether samples are real: m has no prime factor above 5, else none
+            above 11.
+        parts: number of shards p of the dimension; p^2 is fastest for method
+            "cooley-tukey".
 
     Raises:
         ValueError: target or parts is less than 1, or the length is too large.
@@ -117,7 +114,7 @@ def _step(n: int, d: ArrayLike) -> tuple[int, float]:
     if size < 1:
         raise ValueError(f"n is {size}: a transform needs at least one point")
     if not hasattr(d, "__float__") or np.iscomplexobj(d) or isinstance(d, jax.core.Tracer) or np.ndim(d):
-        error = ValueError if np.ndim(d) else TypeError  # several numbers are a wrong value, as in JAX
+        error = ValueError if np.ndim(d) else TypeError  # as in JAX
         raise error(f"d is {d!r}: give the spacing of samples as one real number, known before tracing")
     d = float(d)
     if not math.isfinite(d) or d == 0 or math.isinf(1.0 / (size * d)):
@@ -146,7 +143,6 @@ def _made(
 
 
 def _shards(count: int, sharding: Sharding, name: str) -> int:
-    """The number of shards; raises an error if it does not divide the frequencies."""
     if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
         wanted = "a device or a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
         raise TypeError(f"device is {sharding!r}: give {wanted}")
@@ -162,7 +158,7 @@ def _shards(count: int, sharding: Sharding, name: str) -> int:
 def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Converts float64 to another type with one rounding.
 
-    Narrow types are converted from float32, rounded to odd if inexact, so that ties are rounded correctly.
+    Narrow types are converted from float32, rounded to odd if inexact, so that ties round correctly.
     """
     if dtype.itemsize >= 4:
         return values.astype(dtype)
@@ -190,21 +186,20 @@ def fftshift(
         y[i] = x[(i - n // 2) mod n]   along every dimension in `axes`
 
     Args:
-        x: a sharded, replicated or single-device array of any type, or its
-            real and imaginary part (re, im).
-        axes: a dimension or several; None means all. One given twice is
-            shifted twice.
+        x: as a of `fftn`, of any type.
+        axes: a dimension or several, None for all; one given twice is shifted
+            twice.
         spec, out_spec: as `fftn`.
 
     Returns:
         The shifted array, of the same type; as (re, im) if x is.
 
     Raises:
-        ValueError: an axis is out of range; a spec that does not fit or divide.
+        ValueError: an axis out of range; a spec that does not fit or divide.
         TypeError: the array is not numeric, or axes are not integers.
 
-    Sends at most one block per device for each dimension that is cut, in at
-    most two permutes; twice as much if sizes do not divide. No gather.
+    Sends at most one block per device for each cut dimension, in at most two
+    permutes; twice that if sizes do not divide. No gather.
 
     >>> mf.fftshift(jnp.arange(5)).tolist()
     [3, 4, 0, 1, 2]
@@ -228,7 +223,7 @@ def ifftshift(
 
 
 def shift_walk(start: Layout, dims: tuple[int, ...], sign: int) -> Walk:
-    """Rolls by n // 2, or back, once for each occurrence of a dimension; no step if nothing moves."""
+    """Rolls by n // 2, or back, for each occurrence of a dimension."""
     named = sorted({*dims}) if 0 not in start.shape else []
     rolls = (Roll(d, sign * dims.count(d) * (start.shape[d] // 2) % start.shape[d]) for d in named)
     return Walk(start, tuple(roll for roll in rolls if roll.by))

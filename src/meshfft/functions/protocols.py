@@ -1,17 +1,10 @@
-"""meshfft under the names of other libraries: the array API's `fft` extension, a backend of scipy.fft, and jnp.fft.
+"""meshfft under other libraries' names: the array API's `fft` extension, a backend of scipy.fft, and jnp.fft.
 
-    y = meshfft.array_api.fft.fftn(x, axes=(0, 1))      # x positional, the rest by name
-    with scipy.fft.set_backend(meshfft.scipy_backend):
-        y = scipy.fft.fftn(x)                           # x sharded: y sharded; x of NumPy: y of NumPy
-    with meshfft.jnp_fft():
-        y = jax.numpy.fft.fftn(x)                       # x sharded: y sharded
-
-The extension has the functions, signatures and types of the standard, 2024.12, and no more. Real input to complex
-transforms, integers, and `s` without `axes` are accepted, as in NumPy. Source:
+The extension has exactly the functions, signatures and types of the standard, 2024.12; it also accepts what NumPy does:
+real input to complex transforms, integers, `s` without `axes`. Source:
 https://data-apis.org/array-api/2024.12/extensions/fourier_transform_functions.html
 
-Invariant of the backend: no call loses digits that SciPy would keep. A NumPy array is computed in SciPy's precision; if
-JAX does not have that, SciPy computes it.
+Invariant of the backend: no call loses digits that SciPy would keep.
 """
 
 import contextlib
@@ -37,14 +30,10 @@ Norm = Literal["backward", "ortho", "forward"]
 
 
 class AlongOne(Protocol):
-    """A transform along one dimension, as the standard has it."""
-
     def __call__(self, x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array: ...
 
 
 class AlongSome(Protocol):
-    """A transform along several dimensions, as the standard has it."""
-
     def __call__(self, x: ArrayLike, /, *, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array: ...
 
 
@@ -65,7 +54,7 @@ def _along_some(function: Callable[..., Array]) -> AlongSome:
 
 
 class fft:
-    """The functions of the extension, on sharded arrays. `device` may be a sharding."""
+    """The extension's functions. `device` may be a sharding."""
 
     fft, ifft = staticmethod(_along_one(fourier.fft)), staticmethod(_along_one(fourier.ifft))
     rfft, irfft = staticmethod(_along_one(fourier.rfft)), staticmethod(_along_one(fourier.irfft))
@@ -90,8 +79,8 @@ class fft:
         return helpers.ifftshift(x, axes)
 
 
-class array_api:  # a namespace, as in the standard
-    """A namespace with the array API's `fft` extension, for code of the standard.
+class array_api:
+    """The array API's `fft` extension, on sharded arrays.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.array_api.fft.fftn(jnp.arange(4.0), axes=(0,))
@@ -103,20 +92,20 @@ class array_api:  # a namespace, as in the standard
 
 @contextlib.contextmanager
 def jnp_fft() -> Iterator[None]:
-    """Lets the calls of `jax.numpy.fft` in a block transform sharded arrays as
+    """Makes calls of `jax.numpy.fft` in a block transform sharded arrays as
     this package does, without a gather.
 
         with mf.jnp_fft():
             state = step(state)         # a program that calls jnp.fft.rfftn
 
-    Also a decorator: `@mf.jnp_fft()`. All transforms and shifts are replaced,
-    for the whole process, while the block runs. Programs that `jit` compiled
-    before do not change, so trace yours inside. Code that imported a function
-    by name (`from jax.numpy.fft import fftn`) does not change either.
+    Also a decorator: `@mf.jnp_fft()`. While the block runs, all transforms and
+    shifts are replaced, for the whole process. Programs that `jit` compiled
+    before, and functions imported by name (`from jax.numpy.fft import fftn`),
+    do not change.
 
     Arguments, types and results are those of `jax.numpy.fft`. Its functions
-    still transform arrays that are replicated or on one device, blocks inside
-    a `shard_map`, and, outside `jit`, arrays whose result no mesh axes divide.
+    still transform replicated and single-device arrays, blocks inside a
+    `shard_map`, and, outside `jit`, arrays whose result no mesh axes divide.
 
     Raises:
         ValueError, TypeError: in the block, as `jax.numpy.fft` and `fftn`.
@@ -160,7 +149,7 @@ TRANSFORMS: dict[str, Callable[..., Array]] = {
     **{name: getattr(fourier, name) for name in COMPLEX + HALVED},
     **{name: getattr(cosine, name) for name in COSINES},
 }
-# SciPy's type for the transform of a NumPy array, for types that JAX may have.
+# SciPy's type for a NumPy array's transform, if JAX may have it.
 WORKING = {np.dtype(a): np.dtype(b) for a, b in zip("efdFD?bhilqBHILQ", "ffdFD" + 11 * "d", strict=True)}
 CallArguments = dict[str, Any]
 
@@ -169,15 +158,14 @@ class ScipyBackend:
     """meshfft as a backend of scipy.fft, for `scipy.fft.set_backend` and
     `set_global_backend`.
 
-    It computes SciPy's transforms with SciPy's arguments. A jax.Array gives a
-    sharded jax.Array; anything else that SciPy takes gives a NumPy array.
-    `workers` and `overwrite_x` have no effect; a `workers` that SciPy refuses
-    is refused.
+    It takes SciPy's arguments. A jax.Array gives a sharded jax.Array; anything
+    else gives a NumPy array. `workers` and `overwrite_x` have no effect, but an
+    invalid `workers` is refused.
 
-    SciPy computes the cases that JAX lacks: long doubles, objects, 64 bits
-    while `jax_enable_x64` is off or on a TPU (integers count as 64 bits), a
-    `plan`, `fht` and `ifht`. For the last three a jax.Array is copied to the
-    host. SciPy uses no backend for fftshift, fftfreq and next_fast_len.
+    SciPy computes what JAX lacks: long doubles, objects, 64 bits while
+    `jax_enable_x64` is off or on a TPU (integers count as 64 bits), a `plan`,
+    `fht` and `ifht`. For the last three a jax.Array is copied to the host.
+    SciPy uses no backend for fftshift, fftfreq and next_fast_len.
 
     Costs as the function of the same name; a NumPy array is copied to JAX's
     first device and back.
@@ -192,13 +180,13 @@ class ScipyBackend:
 
     @staticmethod
     def __ua_function__(method: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        """Runs a call of scipy.fft by meshfft or by SciPy's functions. Raises what SciPy raises, and as `fftn`."""
+        """Runs a call by meshfft or by SciPy. Raises as SciPy, and as `fftn`."""
         found = _computed(method, args, kwargs)
         if found is not NotImplemented:
             return found
         from scipy import fft
 
-        with fft.set_backend("scipy", only=True):  # no nested call of `fht` returns here
+        with fft.set_backend("scipy", only=True):  # or `fht` would call back
             return method(*args, **kwargs)
 
     def __reduce__(self) -> str:
@@ -210,14 +198,14 @@ scipy_backend = ScipyBackend()
 
 
 def _computed(method: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-    """The result of a call; NotImplemented if SciPy has to compute it."""
+    """The result; NotImplemented if SciPy has to compute it."""
     if (transform := TRANSFORMS.get(method.__name__)) is None:
         return NotImplemented
     call = inspect.signature(method).bind(*args, **kwargs).arguments
     x, plan = call.pop("x"), call.pop("plan", None)
     ours = isinstance(x, jax.Array | PaddedArray)
     foreign = not ours and hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray | np.generic)
-    if plan is not None or foreign:  # SciPy may know how to return another library's array
+    if plan is not None or foreign:  # SciPy may return another library's array
         return NotImplemented
     x = x if ours else np.asarray(x)
     call = _resolved(call, x.ndim)
@@ -227,23 +215,22 @@ def _computed(method: Callable[..., object], args: tuple[object, ...], kwargs: d
 
 
 def _on_host(transform: Callable[..., Array], x: np.ndarray, call: CallArguments) -> object:
-    """The transform of a NumPy array, as a writable one; NotImplemented if it would lose digits."""
+    """A NumPy array's transform, writable; NotImplemented if it would lose digits."""
     working = WORKING.get(x.dtype.newbyteorder("="))
     if working is None or jax.dtypes.canonicalize_dtype(working) != working:
         return NotImplemented
     if working.name in ("float64", "complex128") and jax.default_backend() == "tpu":
         return NotImplemented
-    # Inside `jit` too, a NumPy array is a constant, and so is its transform.
+    # Inside `jit` too, a NumPy array and its transform are constants.
     with jax.ensure_compile_time_eval():
         return np.array(transform(x.astype(working, copy=False), **call))
 
 
 def _resolved(call: CallArguments, ndim: int) -> CallArguments:
-    """Arguments in meshfft's form; refuses what SciPy refuses and meshfft accepts."""
     if call.get("workers") is not None:
         from scipy import fft
 
-        with fft.set_workers(call["workers"]):  # refuses what SciPy's functions refuse
+        with fft.set_workers(call["workers"]):  # raises as SciPy's functions
             pass
     call = {name: value for name, value in call.items() if name not in ("workers", "overwrite_x")}
     call |= {name: _integers(call[name], name) for name in ("s", "axes") if name in call}

@@ -1,9 +1,6 @@
 """Images from scattered samples of their spectra, measured by several coils: CG-SENSE.
 
-    min |A S x - d|^2,      N = S^H A^H A S,    b = S^H A^H d
-
-A is a plan at scattered points, S multiplies by the map of every coil. N is Toeplitz: two FFTs of twice the size for
-each coil, without points. As in solvers.py, each program ends before the next one starts.
+N is Toeplitz: per coil two FFTs of twice the size, without points. Each program ends before the next: see solvers.
 """
 
 import functools
@@ -38,13 +35,13 @@ Report = Callable[[str, int, float], None]
 
 
 class Reconstruction(NamedTuple):
-    """An image that `reconstruct` has found.
+    """An image that `reconstruct` found.
 
     Attributes:
-        image: the image, or without maps the image of every coil; sharded as
-            the images of the plan.
-        residuals: |b - N x| / |b| at the start and after every step; with
-            `tv` or `wavelet` after every round of 5 steps.
+        image: the image, or without maps one per coil; sharded as the plan's
+            images.
+        residuals: |b - N x| / |b| at the start and after every step; with `tv`
+            or `wavelet` after every round of 5 steps.
 
     >>> points = mf.Scattered.turns([[0.0], [0.25], [0.5], [-0.25]])
     >>> found = mf.reconstruct(np.ones(4), points, (4,), iterations=2)
@@ -84,25 +81,25 @@ def reconstruct(
         |A S x - d|^2 / 2 + tv sum |grad x|
         |A S x - d|^2 / 2 + wavelet sum |details of W x|
 
-    where W has four levels of orthogonal Haar wavelets. The averages of the
+    where W has four levels of orthogonal Haar wavelets; the averages of the
     last level are not penalised.
 
     Args:
         values: d: (coils, ...), or without coils the shape of the points.
-        points: k; or a plan for them and for images (coils, *shape), which
-            replaces shape, mesh, spec, tol and origin.
+        points: k; or a plan for them and images (coils, *shape), which replaces
+            shape, mesh, spec, tol and origin.
         shape: pixels of the image along each dimension.
         maps: S, complex (coils, *shape); None finds an image for every coil.
         iterations: steps of conjugate gradients; ADMM takes 5 in a round.
-        density: rounds of Pipe and Menon's weights for the start, which is the
-            weighted adjoint; 0 starts from zero.
-        l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv
-            and wavelet, one of which must be 0, also relative to the
-            brightest pixel of the start.
+        density: rounds of Pipe and Menon's weights for the start, the weighted
+            adjoint; 0 starts from zero.
+        l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv and
+            wavelet (only one may be nonzero) also relative to the start's
+            brightest pixel.
         mesh, spec: sharding of images (coils, *shape); must divide them.
         tol: relative error of A, 1e-2 to 1e-6, or to 1e-12 in complex128.
         origin: "centre", pixels count from -(N // 2), or "corner", from 0.
-        report: called with a part of the work ("normal operator", "adjoint",
+        report: called with the part of the work ("normal operator", "adjoint",
             "density", "start", "solve"), steps done and the residual (NaN
             before the first).
 
@@ -110,13 +107,13 @@ def reconstruct(
         ValueError: values, maps, points, shape and mesh that do not fit; a
             weight below 0, or both penalties; a NaN or an infinity in the
             values or the maps.
-        TypeError: values, maps or points that are traced, as inside `jit`.
+        TypeError: traced values, maps or points, as inside `jit`.
 
     Costs a plan, an adjoint of 2^d times the pixels, `density` gridding rounds
-    without an FFT, and for each step and coil an FFT of 2^d times the pixels
-    forward and back. ADMM costs 7 / 5 of that, and halos of differences or
-    wavelets. Source: Pruessmann et al., "Advances in sensitivity encoding with
-    arbitrary k-space trajectories", MRM 2001.
+    without an FFT, and per step and coil an FFT of 2^d times the pixels forward
+    and back; ADMM 7 / 5 of that, and halos. Source: Pruessmann et al.,
+    "Advances in sensitivity encoding with arbitrary k-space trajectories", MRM
+    2001.
 
     >>> k = mf.Scattered.turns([[0.0], [0.25], [0.5], [-0.25]])
     >>> found = mf.reconstruct([4.0, 0.0, 0.0, 0.0], k, (4,), iterations=4)
@@ -142,7 +139,7 @@ def reconstruct(
 
 
 def _check_arguments(values: AnyArray, points: Scattered | ScatteredPlan, maps: AnyArray | None) -> None:
-    if isinstance(values, tuple) or isinstance(maps, tuple):  # a pair would pass for two coils
+    if isinstance(values, tuple) or isinstance(maps, tuple):  # a pair looks like two coils
         raise TypeError("the values or the maps are a tuple, as pairs (re, im) are: give a complex array")
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((values, maps, points))):
         within = "inside solve A^H A x = A^H d, by plan.normal() and plan.adjoint of a mf.scattered_plan"
@@ -159,7 +156,6 @@ def _sizes(shape: Sequence[int] | None, points: Scattered) -> tuple[int, ...]:
 
 
 def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], penalty: str | None) -> None:
-    """Refuses a plan that does not fit the values, and meshes that the method cannot use."""
     if penalty and isinstance(plan.mesh, Mesh) and AxisType.Explicit in plan.mesh.axis_types:
         raise ValueError(
             f"{penalty} takes differences across the blocks of Auto mesh axes, and this mesh has Explicit ones: make "
@@ -174,7 +170,7 @@ def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], penalty: str | Non
 
 
 def coil_images(values: tuple[int, ...], points: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the images of all coils; raises ValueError unless there is one value for each point."""
+    """The shape of all coils' images; ValueError unless each point has one value."""
     rest = len(values) - len(points)
     if rest not in (0, 1) or values[rest:] != points:
         both = f"the values have shape {values} and the points {points}"
@@ -183,7 +179,7 @@ def coil_images(values: tuple[int, ...], points: tuple[int, ...], shape: tuple[i
 
 
 def check_maps(maps: tuple[int, ...] | None, images: tuple[int, ...], dims: int) -> None:
-    """Raises ValueError unless there are no maps, or one for each coil's image."""
+    """Raises ValueError unless each coil's image has a map, or none has."""
     if maps is not None and (maps != images or len(images) != dims + 1):
         wanted = f"maps of shape {images}" if len(images) > dims else "none for values without coils"
         raise ValueError(f"the maps have shape {maps} and the coils' images {images}: give {wanted}")
@@ -215,7 +211,6 @@ def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Array | None:
 def _solved(
     problem: LeastSquares, iterations: int, l2: float, penalty: tuple[str, float] | None, report: Report
 ) -> Reconstruction:
-    """The image after all steps, with the residuals at the start and after each step."""
     size, residuals = INNER if penalty else 1, list[float]()
     found = descent(problem, l2)
     if penalty:
@@ -233,8 +228,7 @@ def _problem(
 ) -> LeastSquares:
     """The least-squares problem; if `unit`, weights are relative to the largest eigenvalue of N.
 
-    It starts from the adjoint of compensated samples over the sum of squares of the maps, scaled to fit the samples;
-    from zero if `density` is 0.
+    The start is the adjoint of compensated samples over the maps' sum of squares, scaled to fit the samples.
     """
     report("normal operator", 0, math.nan)
     toeplitz = plan.normal()

@@ -1,7 +1,4 @@
-"""Arrays in a layout of a mesh: placed there, or, for a padded array of that mesh, moved there.
-
-shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)
-"""
+"""Arrays on a mesh: shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)."""
 
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
@@ -20,16 +17,16 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
 
     Args:
         array: a NumPy or JAX array, or anything with `shape`, `dtype` and
-            slices, such as an open file: each process reads the blocks of its
-            devices, one by one. All processes must see the same array. A
-            PaddedArray of this mesh is moved to another spec of its mesh axes.
+            slices, such as an open file: each process reads its devices'
+            blocks, one by one. All processes must see the same array. A
+            PaddedArray of this mesh is moved to another spec.
         mesh: a concrete device mesh; or a NamedSharding, which has a spec.
-        spec: a PartitionSpec; several mesh axes may cut one dimension, and
-            some may cut none.
+        spec: a PartitionSpec; several mesh axes may cut one dimension, and some
+            none.
 
     Returns:
-        A jax.Array if the mesh axes divide all sizes; else a PaddedArray,
-        which every function of meshfft takes.
+        A jax.Array if the mesh axes divide all sizes; else a PaddedArray, which
+        every function of meshfft takes.
 
     Raises:
         ValueError: the spec does not fit the array or the mesh, or a padded
@@ -53,7 +50,6 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
 
 
 def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> AnyStored:
-    """A padded array in the layout of a spec; itself if it has that layout."""
     remedy = "bring it to the host, mf.shard(mf.gather(y), mesh, spec)"
     if array.mesh not in (mesh, mesh.abstract_mesh):
         raise ValueError(f"the padded array is on {array.mesh}, not on {mesh}: {remedy}")

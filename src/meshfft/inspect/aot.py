@@ -1,13 +1,11 @@
 """Plans compiled ahead of time for described devices: bytes, collectives, cycles, and a modelled timeline.
 
-The TPU compiler runs on any machine. The timeline replays a program in its scheduled order:
+No program is run. The timeline replays a program in its scheduled order:
 
     an instruction takes its estimated cycles / clock, an FFT kernel those of tpu/price.py
     a collective takes the links from its start, or when they are free, for the time of the torus model
     its done waits for that; instructions in between hide it
     total = compute + the waits for all collectives
-
-No program is run.
 """
 
 import dataclasses
@@ -32,11 +30,11 @@ from .hlo import Collective, KernelRuns, Spent, cycles, every_collective, kernel
 from .schedule import Instruction, Item, Program, executed, nested
 
 # Seconds of one core, least and most in benchmarks/results/compile.jsonl, of the KDFT (True) and other methods.
-COMPILING = {True: (118.0, 118.0), False: (7.0, 33.0)}
+COMPILING = {True: (176.0, 176.0), False: (21.0, 217.0)}
 
 
 class ProgramReport(NamedTuple):
-    """Bytes, collectives in order and cycles (kernels included) of a compiled program on each device."""
+    """Bytes, collectives in order and cycles (with kernels) of a program on each device."""
 
     memory: dict[str, int]
     collectives: tuple[Collective, ...]
@@ -50,7 +48,7 @@ class ProgramReport(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """Modelled seconds of one run: of work, of the links, in total, and of the wait for each collective."""
+    """Modelled seconds of one run: work, links, total, and the wait for each collective."""
 
     compute: float
     links: float
@@ -59,7 +57,7 @@ class Timeline(NamedTuple):
 
 
 def devices_of(topology: str) -> list[jax.Device]:
-    """The devices of a described TPU pod, in the runtime's order; `topology` is such as "v3:32x32" or "2*v5p:2x2x4"."""
+    """The devices of a described TPU pod, such as "v3:32x32" or "2*v5p:2x2x4", in the runtime's order."""
     if not installed("libtpu"):
         raise ValueError(f"describing TPUs needs their compiler, libtpu: {install('tpu')}")
     slices, _, name = topology.partition("@")[0].rpartition("*")
@@ -81,9 +79,9 @@ def mesh_for(plan: Plan, topology: str) -> Mesh:
 
 
 def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool = False) -> jax.stages.Compiled:
-    """Compiles a plan for a mesh of the same axes and sizes, whose devices may be described.
+    """Compiles a plan for a mesh of its axes and sizes, whose devices may be described.
 
-    With `planes` its arrays are split complex, pairs of real arrays. With `donate` the result replaces the input.
+    With `planes` arrays are split complex. With `donate` the result replaces the input.
     """
     have, need = axis_sizes(mesh), axis_sizes(plan.mesh)
     if have != need:
@@ -99,7 +97,7 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
 
 
 def compile_seconds(plan: Plan) -> tuple[float, float] | None:
-    """Measured range of seconds of one core for compiling a plan for TPUs; None for other machines."""
+    """Range of one core's seconds for compiling a plan for TPUs; None for other machines."""
     return COMPILING[plan.options.method == "kdft"] if plan.machine.chip.planes else None
 
 
@@ -122,8 +120,8 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
 
 
 def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeline:
-    """Replays a program, given the seconds of a cycle, and of each collective by the name of its start."""
-    now = free = compute = links = 0.0  # two clocks: of the device, and of its links
+    """Replays a program, given the seconds of a cycle, and of each collective by its start's name."""
+    now = free = compute = links = 0.0  # clocks: of the device, and of its links
     arrivals, waits = dict[str, float](), defaultdict[str, float](float)
     for instruction in _repeated(nested(program)):
         name, spent = instruction.name, (instruction.cycles or 0) * cycle
@@ -147,13 +145,10 @@ def _repeated(items: tuple[Item, ...]) -> Iterator[Instruction]:
 
 
 def _seconds(one: Collective, start: Instruction, program: Program, plan: Plan) -> float:
-    """Modelled seconds of one collective: of an all-to-all by its step's axes, of a permute by its pairs of devices,
-    and of what leaves a slice by its bytes.
-
-    The two permutes of a two-way ring take half of its seconds each.
-    """
+    """Modelled seconds of one collective: an all-to-all by its step's axes, a permute by its pairs of devices (of a
+    two-way ring half the time), a transfer between slices by its bytes."""
     machine, moves = plan.machine, list[Move]()
-    for step, layout in plan.walk.pairs[one.step or 0 :]:  # between slices the compiler drops scopes: then a later step
+    for step, layout in plan.walk.pairs[one.step or 0 :]:  # between slices the compiler drops scopes: a later step
         moves += step.work(layout, plan.dtype.itemsize, machine.chip).moves
     if start.opcode == "recv":
         return machine.outer_seconds(one.bytes)
@@ -167,7 +162,6 @@ def _seconds(one: Collective, start: Instruction, program: Program, plan: Plan) 
 
 
 def _pairs(program: Program, instruction: Instruction) -> list[tuple[int, int]]:
-    """The (source, target) pairs of a permute, positions in the mesh."""
     parts = (instruction, *program.inside(instruction))
     text = " ".join(part.attribute(r"source_target_pairs=\{(.*?)\}\}") for part in parts)
     return [(int(source), int(target)) for source, target in re.findall(r"(\d+),(\d+)", text)]

@@ -2,15 +2,15 @@
 
     cycles(step, unit) = sum over the instructions of the step on the unit of estimated cycles * times
 
-An instruction in a loop counts once for each trip. The compiler has no estimate for Pallas kernels: FFT kernels, found
-by name, are priced by tpu/price.py for a chip. The kinds of work follow from opcodes and scopes:
+The compiler does not estimate Pallas kernels: FFT kernels are priced by tpu/price.py. The kinds of work follow from
+opcodes and scopes:
 
     products     matrix products
     fft          XLA's FFT, and meshfft's own by additions or in kernels; not by products
     permute      a hop of a ring, from its start to its end
     all-to-all   an exchange, from its start to its end
     copies       copies, transposes, slices, concatenations, packing of complex numbers
-    other        arithmetic in between: phases, sums of products, weights, scales; other collectives
+    other        phases, sums of products, weights, scales; other collectives
     idle         no instruction
 """
 
@@ -39,7 +39,7 @@ _ARRAY = re.compile(r"\b([a-z]+\d*)[a-z0-9]*\[([\d,]*)\]")
 _STEP = re.compile(r"\bstep(\d+)")
 _PACK_CALL = re.compile(r'custom_call_target="X64')
 _PRODUCT_CALL = re.compile(r'custom_call_target="[^"]*(?:gemm|matmul|dot)', re.IGNORECASE)
-# A scope of meshfft, JAX's scope of XLA's FFT, or a kernel.
+# Scopes of meshfft and of XLA's FFT, and kernels.
 _FFT = re.compile(r"(?:^|/)(?:fft|jit\(fft\)|fft_\w+/pallas_call)(?:/|$)")
 _KERNEL = re.compile(r"/fft_([a-z]+)_(\d+(?:x\d+)*)\w*/pallas_call")
 _WIRE = re.compile(r"/wire_(encode|decode)(\d+)_(\d+)/pallas_call")
@@ -64,7 +64,7 @@ class Collective(NamedTuple):
 
 
 class Op(NamedTuple):
-    """Step of an instruction, from 1, 0 before the first; and its kind of work, one of KINDS."""
+    """Step of an instruction, from 1, 0 before the first; and its kind of work."""
 
     step: int
     kind: str
@@ -76,7 +76,7 @@ class KernelRuns(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """Estimated cycles of one step of the walk on one unit; step None is before the first."""
+    """Estimated cycles of one step on one unit; step None is before the first."""
 
     step: int | None
     unit: str
@@ -158,7 +158,7 @@ def ops_of(program: Program) -> dict[str, Op | None]:
     ops: dict[str, Op | None] = {}
     for instruction, _, step in _stepped(program):
         ends = instruction.opcode.endswith(("-update", "-done")) and instruction.operands
-        started = ops.get(instruction.operands[0]) if ends else None  # of the same kind as its start
+        started = ops.get(instruction.operands[0]) if ends else None  # of its start's kind
         kind = kind_of(program, instruction)
         ops[instruction.name] = started or (None if kind is None else Op(0 if step is None else step + 1, kind))
     return ops
@@ -167,7 +167,7 @@ def ops_of(program: Program) -> dict[str, Op | None]:
 def kind_of(program: Program, instruction: Instruction) -> str | None:
     """One of KINDS; None for parameters, tuples, loops.
 
-    A fusion is "products" if it contains one, else "fft", else "copies" if all of it only moves, else "other".
+    A fusion is "products" if it contains one, else "fft", else "copies" if it only moves, else "other".
     """
     if instruction.opcode in FREE:
         return None
@@ -190,7 +190,6 @@ def unit(program: Program, instruction: Instruction) -> str:
 
 
 def _working(program: Program, instruction: Instruction) -> list[Instruction]:
-    """The parts of an instruction that do more than move numbers. Scalars are indices."""
     parts = [instruction, *program.inside(instruction)]
     names = {part.name: part for part in parts}
     arrays = (part for part in parts if any(shape for _, shape in _arrays(part.type)))
@@ -206,14 +205,14 @@ def _moves(part: Instruction) -> bool:
 
 
 def _joins(part: Instruction | None, names: Mapping[str, Instruction]) -> bool:
-    """True for a concatenation as TPUs write it: the maximum of arrays padded with the least number."""
+    """True for a TPU's concatenation: the maximum of arrays padded with the least number."""
     if part is None or part.opcode != "maximum":
         return part is not None and part.opcode == "pad"
     return all(_joins(names.get(operand), names) for operand in part.operands)
 
 
 def bytes_of(type_text: str) -> int:
-    """The size of a type such as `(f32[2,8]{1,0:T(8,128)}, s8[4])`, without padding."""
+    """Bytes of a type such as `(f32[2,8]{1,0:T(8,128)}, s8[4])`, without padding."""
     return sum(bits * math.prod(int(n) for n in shape.split(",") if n) for bits, shape in _arrays(type_text)) // 8
 
 
@@ -224,7 +223,7 @@ def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
 
 
 def _stepped(program: Program) -> list[_Stepped]:
-    """One run, each instruction with the step in its scopes, else that of the last instruction at work before it.
+    """One run, each instruction with the step in its scopes, else that of the last one at work before it.
 
     At work is an instruction with an estimate, or in a text without estimates any that is not free.
     """

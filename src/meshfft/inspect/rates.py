@@ -8,8 +8,7 @@
     link       bytes over the busiest link / (seconds of an all-to-all - its two passes and its hops)
     outer      bytes through the busiest adapter / (seconds of an all-to-all - its hop and its starts)
 
-Each is the median of RUNS timings of a program that repeats the operation. The slowest process decides, so that all
-run the same programs.
+Each is the median of RUNS timings of a loop. The slowest process decides.
 """
 
 import functools
@@ -36,20 +35,20 @@ from ..numerics.dtypes import WIDE, Dot
 from ..numerics.products import product
 
 RUNS = 5
-BLOCK = {"cpu": 2**23, "default": 2**28}  # bytes of one device that leave the caches
+BLOCK = {"cpu": 2**23, "default": 2**28}  # bytes of one device, larger than caches
 SIZES = {"cpu": (2**12, 2**16, 2**20, 2**23), "default": (2**12, 2**16, 2**20, 2**24, 2**27)}  # bytes sent
 LINE, SIDE = 256, 512  # length of FFTs; rows and columns of products
 SHORT = 2**14  # bytes of a message whose latency is measured
 WIDTH = {"cpu": 64, "gpu": 2**17, "default": 8192}  # columns that a product multiplies
-TARGET, MOST = 0.02, 64  # seconds that one program should take, and most repetitions for it
-PATIENCE = 1.0  # seconds of one operation after which no larger message is tried
-LEAST = 0.2  # share of the measured time that a rate is found from, when what surrounds it is subtracted
+TARGET, MOST = 0.02, 64  # seconds of one program, and most repetitions
+PATIENCE = 1.0  # seconds of one operation that end the search for larger messages
+LEAST = 0.2  # least share of a time that subtraction must leave
 
 Body = Callable[[Any], Any]
 
 
 class Timing(NamedTuple):
-    """Seconds of one collective, of blocks of so many bytes on each device."""
+    """Seconds of one collective, of so many bytes on each device."""
 
     kind: str  # as machine.Move has them
     axes: tuple[str, ...]
@@ -64,7 +63,6 @@ class Measured(NamedTuple):
     timings: tuple[Timing, ...]
 
     def record(self, mesh: Mesh) -> dict[str, object]:
-        """Plain values for a machine file."""
         machine, first = machine_of(mesh), mesh.devices.flat[0]
         network = machine.network
         torus = [] if network is None or network.torus is None else list(network.torus.shape)
@@ -85,11 +83,7 @@ class Measured(NamedTuple):
 
 
 def measured_rates(mesh: Mesh, tell: Callable[[str, float], None]) -> Measured:
-    """Measures for a few seconds to a minute; `tell` gets the name of each part before it begins, and the share that is
-    done.
-
-    Every process of the mesh must call it.
-    """
+    """Measures for up to a minute, on every process of the mesh; `tell` gets each part's name and the share done."""
     platform, machine = mesh.devices.flat[0].platform, machine_of(mesh)
     wide, each = jax.config.values["jax_enable_x64"], [(name,) for name in mesh.axis_names]
     tiers = [tier for tier, _ in machine.chip.products if tier not in WIDE or wide]
@@ -104,7 +98,7 @@ def measured_rates(mesh: Mesh, tell: Callable[[str, float], None]) -> Measured:
     nbytes = _of(BLOCK, platform)
     memory = 2 * nbytes / _seconds(mesh, _pass, [np.ones(nbytes // 4, np.float32)])
     rates = {"memory": memory}
-    if machine.chip.side == 1:  # a matrix unit transforms by products
+    if machine.chip.side == 1:  # matrix units use products
         tell("FFT", 1 / parts)
         seconds = _seconds(mesh, _transform, [np.ones((nbytes // (8 * LINE), LINE), np.complex64)])
         rates["vector"] = flops_of(LINE) * nbytes / 8 / _net(seconds / 2, 2 * nbytes / memory)
@@ -131,12 +125,12 @@ def _pass(x: Array) -> Array:
 
 
 def _transform(x: Array) -> Array:
-    """There and back: a loop needs no copy of the result, and no factor keeps the numbers in range."""
+    """There and back: no copy of the result, and no growth."""
     return lax.fft(lax.fft(x, lax.FftType.FFT, (LINE,)), lax.FftType.IFFT, (LINE,))
 
 
 def _product_rate(mesh: Mesh, machine: Machine, tier: str) -> float:
-    """Real operations per second of a complex product by four real ones, passes not counted."""
+    """Real operations per second of a complex product by four real ones, without passes."""
     kind, width = np.float64 if tier in WIDE else np.float32, _of(WIDTH, machine.chip.platform)
     slices = tier.startswith("int8")
     dot, width = Dot(tier, 4, machine.chip.unit * slices), width // 8 if slices else width
@@ -152,7 +146,6 @@ def _product_rate(mesh: Mesh, machine: Machine, tier: str) -> float:
 
 
 def _timings(mesh: Mesh, kind: str, axes: tuple[str, ...]) -> Iterator[Timing]:
-    """Messages from small to large, until one takes too long."""
     size, seconds, before = math.prod(mesh.shape[name] for name in axes), 0.0, 1
     pairs = [(j, (j + 1) % size) for j in range(size)]
 
@@ -167,7 +160,7 @@ def _timings(mesh: Mesh, kind: str, axes: tuple[str, ...]) -> Iterator[Timing]:
 
 
 def _links(machine: Machine, timings: list[Timing], memory: float) -> dict[str, float]:
-    """Rates and latencies of both levels; those that no timing reaches are left out."""
+    """Rates and latencies of both levels that timings reach."""
     rows = [(one, _load(machine, one)) for one in timings]
     inner, outer = ([row for row in rows if bool(row[1].messages) == outside] for outside in (False, True))
     short = [one.seconds / load.far for one, load in inner if one.kind == "ring" and one.nbytes < SHORT]
@@ -185,20 +178,19 @@ def _links(machine: Machine, timings: list[Timing], memory: float) -> dict[str, 
 
 
 def _rate(rows: list[tuple[Timing, Load]], blocks: list[float], beside: list[float]) -> float:
-    """The median, over mesh axes, of the rate that the largest all-to-all reaches without what is beside it."""
+    """The median, over mesh axes, of the largest all-to-all's rate without what is beside it."""
     largest = {one.axes: at for at, (one, _) in enumerate(rows)}.values()
     return statistics.median(blocks[at] * rows[at][0].nbytes / _net(rows[at][0].seconds, beside[at]) for at in largest)
 
 
 def _load(machine: Machine, one: Timing) -> Load:
-    """What a collective puts on the network, as plans count it."""
     if machine.network is not None:
         return collective_load(machine.network, one.kind, machine.network.numbers(one.axes))
     return ALONE if one.kind == "ring" else ALONE._replace(inner=1 - 1 / one.devices)
 
 
 def _seconds(mesh: Mesh, body: Body, blocks: list[np.ndarray]) -> float:
-    """Seconds of `body` on blocks that every device has, in a loop that takes about TARGET."""
+    """Seconds of `body` on each device's blocks, in a loop that takes about TARGET."""
     spec = PartitionSpec(tuple(mesh.axis_names))
     put = jax.jit(lambda: tuple(jnp.full((mesh.size * x.shape[0], *x.shape[1:]), x.flat[0]) for x in blocks),
                   out_shardings=NamedSharding(mesh, spec))  # fmt: skip

@@ -2,8 +2,8 @@
 
     times(instruction in a loop) = trips of the loop * times(the loop)
 
-The trip count of a loop is in the text, or its integers are followed from trip to trip. A loop that sends and cannot be
-followed raises. A loop whose trip count depends on data, and which sends nothing, counts once.
+A loop's trip count is in the text, or its integers are followed from trip to trip. A loop that cannot be followed
+raises if it sends, else counts once.
 """
 
 import functools
@@ -26,7 +26,7 @@ _SAME = {"copy", "bitcast", "convert", "bitcast-convert", "reshape", "copy-start
 _BINARY = {"LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "NE": operator.ne}
 _BINARY |= {"EQ": operator.eq, "add": operator.add, "subtract": operator.sub, "and": operator.and_, "or": operator.or_}
 
-Value = int | None | tuple["Value", ...]  # a scalar integer, None if it does not follow from constants
+Value = int | None | tuple["Value", ...]  # None if it does not follow from constants
 
 COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
 
@@ -41,7 +41,7 @@ class Instruction:
     inside: str
     rest: str
     root: bool
-    price: int | None = None  # cycles of one execution of a kernel, without an estimate of the compiler
+    price: int | None = None  # cycles of one execution of a kernel
 
     @functools.cached_property
     def operands(self) -> tuple[str, ...]:
@@ -54,18 +54,16 @@ class Instruction:
 
     @functools.cached_property
     def op_name(self) -> str:
-        """The scopes of its Python code; empty if the compiler inserted it."""
         return self.attribute(r'\bop_name="((?:[^"\\]|\\.)*)"')
 
     @functools.cached_property
     def cycles(self) -> int | None:
-        """The compiler's estimate of one execution, or the price of a kernel."""
+        """The compiler's estimate of one execution, or a kernel's price."""
         cycles = self.attribute(r'"estimated_cycles":"(\d+)"')
         return int(cycles) if cycles else self.price
 
     @property
     def starts(self) -> bool:
-        """Whether another instruction waits for it."""
         return self.opcode.endswith("-start") or self.opcode == "recv"
 
     def attribute(self, pattern: str) -> str:
@@ -77,7 +75,7 @@ Computation = dict[str, Instruction]
 
 
 class Program(NamedTuple):
-    """The computations of a compiled program by name, each with its instructions in text order."""
+    """A program's computations by name, each with its instructions in text order."""
 
     computations: dict[str, Computation]
     entry: str
@@ -126,8 +124,8 @@ def executed(program: Program) -> list[Executed]:
 def nested(program: Program) -> tuple[Item, ...]:
     """The instructions of one run, in order, each loop and call with its body, a conditional with all branches.
 
-    A fusion, a reduction or an asynchronous wrapper is one instruction (see `Program.inside`). Conditions of loops are
-    left out. Raises ValueError for a loop that sends if its trip count depends on data.
+    A fusion, a reduction or an asynchronous wrapper is one instruction. Raises ValueError for a loop that sends and
+    whose trip count depends on data.
     """
     return _items(program, program.computations[program.entry], ())
 
@@ -151,7 +149,7 @@ def _items(program: Program, computation: Computation, arguments: Sequence[Value
 
 
 def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value, Value]:
-    """The trip count of a loop, the values of its tuple that stay the same, and its tuple at the end."""
+    """A loop's trip count, unchanged values of its tuple, and its tuple at the end."""
     if known := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
         return int(known), None, None
     condition, body = (program.computations[loop.calls[role][0]] for role in ("condition", "body"))
@@ -167,7 +165,7 @@ def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value
         state = _result(program, body, [state])
     if any(inner.opcode.removesuffix("-start") in COLLECTIVES for inner in program.inside(loop)):
         raise ValueError(f"loop {loop.name}: cannot tell its trip count, its condition compares no counter")
-    return 1, None, None  # its trip count depends on data, and it sends nothing
+    return 1, None, None  # it depends on data, and nothing is sent
 
 
 def _result(program: Program, computation: Computation, arguments: Sequence[Value]) -> Value:
@@ -202,7 +200,7 @@ def _value(program: Program, instruction: Instruction, inputs: list[Value], argu
         case (("add" | "subtract" | "compare" | "and" | "or"), [int(one), int(other)]):
             name = instruction.attribute(r"\bdirection=(\w+)") or instruction.opcode
             return _BINARY[name](one, other) if name in _BINARY else None
-        case "select", [int(which), one, other]:  # the carry of a counter of 64 bits, a pair of 32 on a TPU
+        case "select", [int(which), one, other]:  # the carry of a 64-bit counter, a pair of 32 on a TPU
             return one if which else other
         case opcode, [value] if opcode in _SAME:
             return value

@@ -5,8 +5,7 @@
 Time with several instructions at work belongs to the first of WORK: a message counts only while nothing hides it. Idle
 time belongs to the step of the next instruction, or of the last one at the end.
 
-On CPUs an event names its device, all devices share the threads, and waiting in a collective is idle. A GPU or TPU has
-a separate plane of events, and waiting counts as sending.
+On CPUs all devices share the threads, and waiting in a collective is idle. On a GPU or TPU waiting counts as sending.
 """
 
 import dataclasses
@@ -50,7 +49,7 @@ class Breakdown:
     """Seconds of a run by device, step and kind of work.
 
     Attributes:
-        steps: names; the first is "start", before the first step of the walk.
+        steps: names; the first is "start", before the walk.
         walls: seconds of every run.
         seconds: of each device, step and kind in KINDS, mean over runs.
         hidden: seconds of messages under other work, by kind, mean over runs and devices; not in `seconds`.
@@ -89,7 +88,7 @@ class Span(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """An event on a line of the trace; an instruction has its name, device, and the edges of its waits."""
+    """An event of the trace; an instruction has name, device, and the edges of its waits."""
 
     begin: int
     end: int
@@ -102,7 +101,7 @@ class _Event(NamedTuple):
 
 
 def check_profiler(platforms: str | None) -> None:
-    """Raises ImportError if jax.profiler would crash, because JAX loads a libtpu of another version."""
+    """Raises ImportError if jax.profiler would crash: JAX loads a libtpu of another version."""
     if not installed("libtpu") or "tpu" not in (platforms or "tpu"):
         return
     pins = (re.match(r"libtpu==([\d.]+)", line) for line in metadata.requires("jax") or ())
@@ -116,7 +115,7 @@ def profiled(plan: Plan, mesh: Mesh, runs: int, folder: Path, done: Callable[[],
     compiled, sharding = compile_plan(plan, mesh), NamedSharding(mesh, plan.in_layout.spec)
     x = padded(jnp.ones(plan.in_layout.storage, plan.in_dtype, device=sharding), plan.in_layout, mesh)
     options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # tracing calls of Python slows the run
+    options.python_tracer_level = 0  # it slows the run
     with jax.profiler.trace(folder, create_perfetto_trace=True, profiler_options=options):
         jax.block_until_ready(compiled(x))
         for number in range(runs):
@@ -129,7 +128,7 @@ def profiled(plan: Plan, mesh: Mesh, runs: int, folder: Path, done: Callable[[],
 
 
 def measured(data: ProfileData, ops: Mapping[str, Op | None], steps: Sequence[str]) -> Breakdown:
-    """The mean breakdown of the runs in a trace; an instruction that is not in `ops` is "other"."""
+    """The mean breakdown of the runs in a trace; an instruction not in `ops` is "other"."""
     runs = read(data, ops)
     if not runs:
         raise ValueError("the trace holds no instruction of a device: profile a run that is not empty")
@@ -171,10 +170,9 @@ def _hidden(spans: Sequence[Span], shared: Counter[Op]) -> Counter[str]:
 
 
 def read(data: ProfileData, ops: Mapping[str, Op | None]) -> list[dict[int, list[Span]]]:
-    """The instructions at work in every run, by device; a trace without marks of runs is one run."""
     runs, works = [defaultdict[int, list[Span]](list)], []
     ends, begins, latest = dict[object, _Event](), defaultdict[object, list[int]](list), dict[int, _Event]()
-    with warnings.catch_warnings():  # as an error, a warning of a type of JAX ends the process
+    with warnings.catch_warnings():  # a warning as an error ends the process here
         warnings.simplefilter("ignore", DeprecationWarning)
         events = sorted(_events(data), key=lambda event: (event.begin, event.name != RUN))
     for event in events:
@@ -196,7 +194,7 @@ def read(data: ProfileData, ops: Mapping[str, Op | None]) -> list[dict[int, list
 
 
 def _end(event: _Event, ends: Mapping[object, _Event], begins: Mapping[object, list[int]]) -> int:
-    """The mark of the thread that ends an instruction, or the begin of the device's next one if that is earlier."""
+    """The thread's mark that ends an instruction, or the begin of the device's next one if earlier."""
     mark = ends.get(event.stats.get("_p", ""))
     if mark is None:
         return event.end
@@ -216,7 +214,7 @@ def _events(data: ProfileData) -> Iterator[_Event]:
 
 
 def unit_for(seconds: float) -> tuple[str, float]:
-    """The largest unit that gives a time of at least ten, and the unit in seconds."""
+    """The largest unit that makes the time at least ten, and its seconds."""
     return next(((name, size) for name, size in UNITS.items() if seconds >= 10 * size), ("us", 1e-6))
 
 

@@ -1,7 +1,7 @@
 """Contiguous arrays in files, such as .npy, read and written by position.
 
-Files are not mapped: truncating a mapped file ends the process, processes on a network file system would lose each
-other's pages, and pages count as memory of the process. Invariant: only bytes of the file become numbers.
+Files are not mapped: truncation would end the process, network file systems lose pages of other processes, and pages
+count as memory. Invariant: only bytes of the file become numbers.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from .grid import BOX_BYTES, Box, starts, subboxes, within
 from .refusals import check_numbers, unchanged
 from .source import FORMATS, Format, Header, Source, source_of
 
-READ_BYTES = 4096  # a page: the least that a disk reads, and cheap beside a request
+READ_BYTES = 4096  # a page: the least that a disk reads
 REST = (...,)
 NumbersHeader = tuple[tuple[int, ...], bool, np.dtype, int]  # shape, whether in Fortran order, dtype, offset
 
@@ -28,9 +28,8 @@ NumbersHeader = tuple[tuple[int, ...], bool, np.dtype, int]  # shape, whether in
 class FileNumbers(NamedTuple):
     """An array in C order in an open file, starting at `offset`.
 
-    A read covers, for one position of the dimensions before `dim`, the box from its first number to its last, gaps
-    included. `dim` minimises  bytes of all reads + READ_BYTES a read:  long runs are read without gaps, and single
-    numbers are not read one by one.
+    For each position of the dimensions before `dim`, one read covers the box from its first number to its last. `dim`
+    minimises  bytes of all reads + READ_BYTES a read.
     """
 
     file: int
@@ -39,7 +38,7 @@ class FileNumbers(NamedTuple):
     dtype: np.dtype
 
     def read(self, box: Box, out: np.ndarray) -> None:
-        """Reads a box into `out`, converted to its dtype; raises ValueError if the file ends before."""
+        """Reads a box into `out`, converted to its dtype; raises ValueError if the file is too short."""
         sides, size = [s.stop - s.start for s in box], self.dtype.itemsize
         if 0 in sides:
             return
@@ -70,7 +69,7 @@ class FileNumbers(NamedTuple):
         return [math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape))]
 
     def _runs(self, box: Box, dim: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Index in a box of each position of the dimensions before `dim`, and its offset in the file."""
+        """Each position of the dimensions before `dim` in a box, and its offset in the file."""
         strides, size = self._strides, self.dtype.itemsize
         begin = self.offset + size * sum(s.start * stride for s, stride in zip(box, strides, strict=True))
         for index in itertools.product(*(range(s.stop - s.start) for s in box[:dim])):
@@ -86,7 +85,7 @@ class FileNumbers(NamedTuple):
 
 
 def _cheapest(sides: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, int]:
-    """The first dimension that a read covers within the box, and the size of that read."""
+    """The first dimension that a read covers, and the size of that read."""
     dims = range(len(sides) + 1)
     spans = [sum((n - 1) * stride for n, stride in zip(sides[d:], strides[d:], strict=True)) + 1 for d in dims]
     costs = [math.prod(sides[:d]) * (spans[d] * size + READ_BYTES) for d in dims]
@@ -119,11 +118,11 @@ class FlatSink:
         synced(self.path.parent)
 
     def missing(self) -> str:
-        return ""  # it has had the size of all its numbers from the start
+        return ""  # it has full size from the start
 
 
 def checked_sink(path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dtype, offset: int) -> FlatSink:
-    """Reopens a file; raises OSError if it is truncated, because writing past its end would leave zeros."""
+    """Reopens a file; raises OSError if it is truncated: writing past its end would leave zeros."""
     have, nbytes = path.stat().st_size, offset + math.prod(shape) * dtype.itemsize
     if have < nbytes:
         raise OSError(f"{path} was cut short, it has {have} bytes of {nbytes}: make it again")
@@ -133,7 +132,7 @@ def checked_sink(path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dt
 def sink_behind(
     path: Path, file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype, fortran: bool = False
 ) -> FlatSink:
-    """A file with a complete header, extended by space for all numbers."""
+    """A file with a complete header, extended to full size."""
     file.flush()
     offset = file.tell()
     file.truncate(offset + dtype.itemsize * math.prod(shape))
@@ -142,13 +141,13 @@ def sink_behind(
 
 
 def reserve(file: IO[bytes]) -> None:
-    """Allocates a file's disk space now, so that it cannot run out hours later."""
+    """Allocates a file's disk space now, not hours later."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
 
 def npy_header(path: Path, file: IO[bytes], single: bool = False) -> NumbersHeader:
-    """Shape, Fortran order, dtype and offset of the numbers; ValueError if it is no array; `single` allows a number."""
+    """Shape, Fortran order, dtype and offset of the numbers; ValueError for no array; `single` allows a number."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"format {version}")
@@ -166,7 +165,7 @@ def _open_npy(path: Path, _: str | None) -> Iterator[Source]:
         have = os.fstat(file.fileno()).st_size - offset
         if have < math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{have} bytes of numbers for shape {shape}")
-        order = slice(None, None, -1 if fortran else 1)  # in Fortran order the first dimension is the last on the disk
+        order = slice(None, None, -1 if fortran else 1)  # Fortran order is reversed on the disk
         stored = shape[order]
         numbers = FileNumbers(file.fileno(), offset, stored, dtype)
 

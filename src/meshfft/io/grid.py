@@ -2,8 +2,8 @@
 
     chunk = an even part, of at most 8 MiB, of a box whose sides are   gcd of the starts of all blocks
 
-Instead of very many files, a file is a shard of several chunks. Host integers only. Invariant: blocks start on
-multiples of the sides of their files, so the owner of a block owns complete files (except as in `grid_of`).
+A file is a shard of several chunks. Invariant: blocks start on multiples of the sides of their files, so the owner of a
+block owns complete files (except as in `grid_of`).
 """
 
 import itertools
@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from ..layout.layout import Layout
 
-CHUNK_BYTES = 8 * 2**20  # larger chunks wait for one core to sum and copy them, smaller ones for the file system
+CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core to sum and copy, smaller ones for the file system
 SHARD_BYTES = 256 * 2**20
 LEAST_BYTES = 64 * 2**10  # smaller files cost more to open than to read
-MANY_TINY = 1024  # most files of less than that
+MANY_TINY = 1024  # most files below that
 MANY_FILES = 8192
-BOX_BYTES = 32 * 2**20  # of one read or write; as much again is in flight for each
+BOX_BYTES = 32 * 2**20  # of one read or write; as much again is in flight
 
 Box = tuple[slice, ...]
 
@@ -33,7 +33,7 @@ class ChunkGrid(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One side of a box to be divided: in equal parts if `exact`, else the last may be smaller."""
+    """One side of a box: divided in equal parts if `exact`, else the last may be smaller."""
 
     size: int
     exact: bool = False
@@ -42,10 +42,10 @@ class Side(NamedTuple):
 def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> ChunkGrid:
     """The grid of an array that several processes write in the blocks of a layout.
 
-    No two blocks share a file, with one exception. If block starts have no large common divisor, the chunks of a single
-    process follow its block, and some are read again to be written.
+    Blocks share no file, unless a single process has block starts without a large common divisor: it reads some chunks
+    again to write them.
 
-    Raises ValueError if several processes would share files, or write thousands that are too small.
+    Raises ValueError if several processes would share files, or write thousands of tiny ones.
     """
     shape = layout.shape
     grid = _grid(shape, _sides(layout), itemsize, CHUNK_BYTES, SHARD_BYTES)
@@ -63,8 +63,7 @@ def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> ChunkGrid:
 
         bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
 
-    A chunk has at most a quarter of a cut side of a tile, so that the way back can read tiles of about the same size.
-    It divides the dimension, because padding is written too.
+    A chunk has at most a quarter of a cut side of a tile, for the tiles of the inverse, and divides the dimension.
     """
     shape, file = layout.shape, max(most, LEAST_BYTES)
     limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)
@@ -77,10 +76,7 @@ def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> ChunkGrid:
 
 
 def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
-    """Parts of a box, made of complete files inside it: at most `most` bytes, or one file.
-
-    The first dimension is cut first, the last if `fortran`, so that the parts have long runs.
-    """
+    """Parts of a box, made of complete files: at most `most` bytes, or one file; with long runs."""
     first = [s.start // f for s, f in zip(box, file, strict=True)]
     last = [-(-s.stop // f) for s, f in zip(box, file, strict=True)]
     sides = [Side(max(1, b - a)) for a, b in zip(first, last, strict=True)]
@@ -116,7 +112,7 @@ def shape_of(box: Box) -> tuple[int, ...]:
 
 
 def _sides(layout: Layout) -> list[Side]:
-    """The largest side along each dimension on whose multiples all blocks start."""
+    """The largest side along each dimension that divides all block starts."""
     inner = ([int(start) for start in layout.starts(dim) if 0 < start < n] for dim, n in enumerate(layout.shape))
     return [Side(math.gcd(*at), True) if at else Side(max(1, n)) for at, n in zip(inner, layout.shape, strict=True)]
 
@@ -131,14 +127,14 @@ def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_mo
 
 
 def _part(sides: Sequence[Side], unit: int, most: int) -> tuple[int, ...]:
-    """An even part of the box, which cuts outer dimensions only if that leaves enough, as then it is one run."""
+    """An even part of the box: cut along outer dimensions, if that leaves enough, to be one run."""
     dims = range(len(sides))
     outer, inner = _fit(sides, unit, most, dims), _fit(sides, unit, most, reversed(dims))
     return outer if unit * math.prod(outer) >= LEAST_BYTES else max(outer, inner, key=math.prod)
 
 
 def _fit(sides: Sequence[Side], unit: int, most: int, order: Iterable[int]) -> tuple[int, ...]:
-    """The box with its sides divided in `order` until it has at most `most` bytes."""
+    """The box with its sides divided in `order` to at most `most` bytes."""
     part = [side.size for side in sides]
     for dim in order:
         rest = unit * math.prod(part) // part[dim]

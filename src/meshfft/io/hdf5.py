@@ -1,8 +1,8 @@
 """HDF5 and NetCDF-4 files, read by h5py after the checks that HDF5 does not make.
 
-HDF5 follows links to other files, unpacks a chunk without a bound, and takes the unset rest of a short chunk for
-numbers. So datasets are looked up link by link, and the length of each unpacked chunk is checked before it is read.
-Invariant: every number is stored in the file; unwritten ones are the fill value, or refused.
+HDF5 follows links to other files, unpacks chunks without a bound, and takes the unset rest of a short chunk for
+numbers. So datasets are looked up link by link, and unpacked chunks are measured before they are read. Invariant: every
+number is stored in the file; unwritten ones are the fill value, or refused.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from .source import Coordinate, Labels, Read, Source, assigning, source_of
 if TYPE_CHECKING:
     import h5py
 
-MOST_OBJECTS = 10_000  # most objects that are searched for a dataset without a name
+MOST_OBJECTS = 10_000  # searched for a dataset without a name
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
-SUM_BYTES = 4  # of Fletcher's checksum
-INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of HDF5's dimension scales
+SUM_BYTES = 4
+INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of dimension scales
 ONLY_A_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 NETCDF = ("_Netcdf4", "_NC", "_nc3")  # prefixes of NetCDF's own attributes
 HIDDEN = "_nc4_non_coord_"  # prefix of an array with the name of a dimension
@@ -70,7 +70,7 @@ def named(path: Path, group: "h5py.Group", name: str) -> "h5py.Dataset | None":
 
 
 def _datasets(path: Path, file: "h5py.File") -> "dict[str, h5py.Dataset]":
-    """The datasets of a file by name, each once; HDF5's own walk has no bound on its depth."""
+    """A file's datasets by name, each once; HDF5's own walk has no bound on its depth."""
     import h5py
 
     arrays, groups, seen, count = dict[str, h5py.Dataset](), [("", file.id)], set[int](), 0
@@ -100,7 +100,7 @@ def members(group: "h5py.h5g.GroupID") -> "Iterator[tuple[str, h5py.h5g.GroupID 
 
 
 def _reader(path: Path, array: "h5py.Dataset") -> Read:
-    """Reader of a dataset; refuses data in other files, because a link can name any file that the user may read."""
+    """Reader of a dataset; refuses data in other files, since a link can name any file of the user."""
     if array.external:
         raise Refused(f"{path} keeps {array.name} in other files, which are not read: copy it")
     if array.is_virtual:
@@ -158,12 +158,12 @@ def _chunked(path: Path, array: "h5py.Dataset") -> Read:
 
 
 def most_bytes(nbytes: int) -> int:
-    """Most bytes of a chunk on the disk or between filters: no filter lengthens numbers much."""
+    """Most bytes of a chunk, packed or between filters: none lengthens numbers much."""
     return nbytes + nbytes // 16 + 1024
 
 
 def _unpacked(raw: bytes, used: Sequence[int], most: int) -> bytes:
-    """Undoes the filters of a chunk except shuffling, which keeps its length; HDF5 checks sums itself."""
+    """Undoes a chunk's filters, except shuffling; HDF5 checks sums itself."""
     for code in reversed(used):
         if code == FLETCHER32:
             raw = raw[:-SUM_BYTES]
@@ -190,10 +190,10 @@ def _lzf_unpacked(raw: bytes, most: int) -> bytes:
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:
         one = file.create_dataset("chunk", (size,), "u1", chunks=(size,), compression="lzf")
         one.id.write_direct_chunk((0,), raw + bytes([len(mark) - 1]) + mark)
-        return bytes(one[...].tobytes().partition(mark)[0])  # all of it, and so too much, without the mark
+        return bytes(one[...].tobytes().partition(mark)[0])  # all of it, which is too much, without the mark
 
 
-UNPACKED = {DEFLATE: _inflated, LZF: _lzf_unpacked}  # filters that change the length
+UNPACKED = {DEFLATE: _inflated, LZF: _lzf_unpacked}
 KNOWN = (*UNPACKED, SHUFFLE, FLETCHER32)
 
 

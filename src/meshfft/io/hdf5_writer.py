@@ -4,8 +4,8 @@
     /X, /Y, ...           a dimension scale for each dimension: its coordinate, or its name alone
     attribute "meshfft"   of the file: the name of the array
 
-NetCDF's libraries and xarray read names and coordinates, and several processes can write the numbers. Complex numbers
-are h5py's compound type {r, i}, under the name that these libraries know.
+NetCDF's libraries and xarray read it, and several processes can write the numbers. Complex numbers are h5py's compound
+type {r, i}.
 """
 
 import json
@@ -25,7 +25,7 @@ from .source import FORMATS, Coordinate, Format, Header
 if TYPE_CHECKING:
     import h5py
 
-COMPLEX = {"F": "_PFNC_FLOAT_COMPLEX_TYPE", "D": "_PFNC_DOUBLE_COMPLEX_TYPE"}  # the names of nc-complex and netCDF4
+COMPLEX = {"F": "_PFNC_FLOAT_COMPLEX_TYPE", "D": "_PFNC_DOUBLE_COMPLEX_TYPE"}  # as in nc-complex and netCDF4
 WIDER = {"?": "i1", "e": "f4"}
 MOST_NUMBERS = 4096  # of an attribute: HDF5 limits it to 64 KiB
 LOST = re.compile("[\0\ud800-\udfff]")  # not storable as HDF5 text: zeros and surrogates
@@ -98,7 +98,7 @@ def _contiguous(file: "h5py.File", name: str, shape: Sequence[int], dtype: np.dt
 
 
 def _type(file: "h5py.File", dtype: np.dtype) -> "np.dtype | h5py.Datatype":
-    """Type of a dataset: NetCDF opens a compound type only by its name in the file."""
+    """NetCDF opens a compound type only by its name in the file."""
     if dtype.char not in COMPLEX:
         return dtype
     if COMPLEX[dtype.char] not in file:

@@ -5,8 +5,8 @@
 
     Cartesian     k_x = (sample - center_sample) / N_x,   k_y = (step_1 - center_1) / N_y,   k_z likewise, in turns
 
-Noise, navigators and discarded samples are left out. The standard gives trajectories no unit. Invariant: readouts of
-two images are never mixed, and an ambiguous file is refused.
+Noise, navigators and discarded samples are left out. Invariant: readouts of two images are never mixed, and an
+ambiguous file is refused.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".h5", ".hdf5", ".mrd")
 MOST_XML = 2**24
 TOGETHER = 64  # readouts read at once
-INDICES = ("slice", "contrast", "phase", "repetition", "set")  # indices that separate the readouts of images
-ALL = "all"  # index value: the readouts of all its values form one image
+INDICES = ("slice", "contrast", "phase", "repetition", "set")  # indices that separate images
+ALL = "all"  # index value: all readouts form one image
 CALIBRATES_TOO, REVERSED, COMPRESSED = 21, 22, (53, 54, 55, 56)  # flags, counted from 1
 LEFT_OUT = {
     **{19: "noise", 20: "calibration", 23: "navigator", 24: "phase correction", 26: "feedback", 27: "dummy"},
@@ -79,7 +79,7 @@ def is_scan(path: Path, group: str | None = None) -> bool:
 
 
 def encodings_of(path: Path, group: str | None = None) -> list[Encoding]:
-    """The encodings in the header of a scan; none of any other file."""
+    """The encodings of a scan; none of any other file."""
     if not is_scan(path, group):
         return []
     with _opened(path, group) as (header, _):
@@ -91,8 +91,8 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
 
     Args:
         path, group: the file and a group in it, optional if only one has readouts.
-        select: slice, contrast, phase, repetition, set or encoding to read, as "slice=2,phase=0"; "phase=all" combines
-            the readouts of all phases, which is impossible for slices and encodings.
+        select: slice, contrast, phase, repetition, set or encoding, as "slice=2,phase=0"; "phase=all" combines all
+            phases, which is impossible for slices and encodings.
         trajectory: whether to read the points.
 
     Raises ValueError if the file is damaged, has several images, or cannot be reconstructed.
@@ -116,7 +116,7 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
 
 
 def selected(text: str) -> dict[str, int | str]:
-    """Parses a selection of readouts by index, as "slice=2,phase=all"."""
+    """Parses a selection, as "slice=2,phase=all"."""
     found = dict[str, int | str]()
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -280,7 +280,7 @@ def _cartesian(encoding: Encoding, heads: np.ndarray, used: list[np.ndarray]) ->
 
 
 def _coordinates(path: Path, encoding: Encoding, points: np.ndarray) -> np.ndarray:
-    """One coordinate for each dimension of the image; drops a third if it is zero, and refuses a weight."""
+    """One coordinate for each dimension of the image; drops a zero third one, and refuses a weight."""
     dims = len(encoding.sizes)
     if points.shape[1] == 3 and dims == 2 and not points[:, 2].any():
         return points[:, :2]

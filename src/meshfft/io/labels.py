@@ -25,18 +25,18 @@ from .record import KEY, LONGEST, SHORTEST, Dimension, Record, conformed, is_tex
 from .refusals import Refused, Unnamed
 from .source import Coordinate, Labels, Source
 
-BEFORE = "meshfft_before"  # attribute of a coordinate of frequencies, with the data that the inverse needs
-MOST_COORDINATE = 2**26  # bytes of a coordinate held in memory
+BEFORE = "meshfft_before"  # attribute of a coordinate of frequencies: data for the inverse
+MOST_COORDINATE = 2**26  # bytes held in memory
 MOST_ATTRIBUTE = 2**16
-NEAR = 1e-3  # allowed deviation of positions, relative to the spacing
-# First frequency of a trigonometric transform, in units of the spacing; and its inverse kind.
+NEAR = 1e-3  # deviation of positions, relative to the spacing
+# First frequency of a trigonometric transform, in units of the spacing, and its inverse kind.
 FIRST = {"dct-1": 0, "dct-2": 0, "dct-3": 0.5, "dct-4": 0.5, "dst-1": 1, "dst-2": 1, "dst-3": 0.5, "dst-4": 0.5}
 UNDONE_BY = {"dct-2": "dct-3", "dct-3": "dct-2", "dst-2": "dst-3", "dst-3": "dst-2"}
 NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")  # attributes that name other arrays
 PACKED = ("scale_factor", "add_offset")
 MISSING = ("_FillValue", "missing_value")
 UNSIGNED = "_Unsigned"
-Described = tuple[tuple[str, ...] | None, Mapping[str, object]]  # names of dimensions, and attributes
+Described = tuple[tuple[str, ...] | None, Mapping[str, object]]  # names of dimensions, attributes
 ENCODING = (  # attributes of the storage or the range of numbers
     *(*MISSING, *PACKED, UNSIGNED, *NAMING[:3], "dtype", "_ARRAY_DIMENSIONS"),
     *("valid_range", "valid_min", "valid_max", "actual_range", "cell_methods"),
@@ -58,7 +58,7 @@ def described(source: Source, labels: Labels | None, attributes: Mapping[str, ob
 
 
 def step_of(one: Coordinate) -> float | None:
-    """Spacing of values that are regular, also in FFT order; negative if falling, None if irregular."""
+    """Spacing of regular values, also in FFT order; negative if falling, None if irregular."""
     if one.values is None or one.values.ndim != 1 or one.values.size < 2 or one.values.dtype.kind not in "iuf":
         return None
     plain = one.values.astype(float)
@@ -129,7 +129,6 @@ def _without(attributes: Mapping[str, object], names: Iterable[str]) -> dict[str
 
 
 def _unit(one: Coordinate) -> str:
-    """The unit of a coordinate; for times since a date, the unit of counting."""
     unit = str(one.attributes.get("units", "")).split(" since ")[0]
     return unit if is_text(unit) else ""
 
@@ -139,7 +138,7 @@ def words(value: object) -> list[str]:
 
 
 def dims_of(names: object) -> tuple[str, ...] | None:
-    """The names of dimensions, None if they are not all given and different."""
+    """Names of dimensions; None unless all are given and different."""
     try:
         found: tuple[str, ...] = conformed(tuple[str, ...], names)
     except ValueError:
@@ -148,7 +147,7 @@ def dims_of(names: object) -> tuple[str, ...] | None:
 
 
 def choose(path: Path, arrays: Mapping[str, Described], dataset: str | None) -> str:
-    """The array to read: the named one, or the only one that is no coordinate of another."""
+    """The named array, or the only one that is no coordinate of another."""
     if not arrays:
         raise Refused(f"{path} has no dataset of its own: give a file that has one")
     names = sorted(arrays) if dataset is not None else _data_among(arrays)
@@ -184,10 +183,7 @@ def _is_plain(value: object) -> bool:
 
 
 class _Packing(NamedTuple):
-    """Storage of numbers: their intended type, scale and offset, and marks of missing values.
-
-    xarray decodes the same way, but needs pandas for it.
-    """
+    """Type, scale, offset and missing values of stored numbers. xarray decodes the same way, but needs pandas."""
 
     meant: np.dtype
     scale: float
@@ -248,7 +244,6 @@ def _packing(stored: np.dtype, attributes: Mapping[str, object]) -> _Packing:
 
 
 def _factor(attributes: Mapping[str, object], name: str, default: float) -> float:
-    """A scale or an offset; raises ValueError if it is no number."""
     given = attributes.get(name)
     value = default if given is None else given
     number = _number(value[0] if isinstance(value, list) and len(value) == 1 else value)
@@ -258,7 +253,7 @@ def _factor(attributes: Mapping[str, object], name: str, default: float) -> floa
 
 
 def _number(value: object) -> float | None:
-    """A finite number, or None. In Zarr format 3, xarray stores some as base64."""
+    """A finite number, or None. xarray stores some as base64 in Zarr format 3."""
     if isinstance(value, str):
         try:
             value = struct.unpack("<d", base64.b64decode(value, validate=True))[0]

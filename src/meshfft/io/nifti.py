@@ -1,7 +1,7 @@
 """NIfTI files: nibabel reads the header and the voxels, after checks of sizes and offsets.
 
-NIfTI has the dimensions of the image first and the coils last, the fourth at least: (x, y, z, coils). Invariant: a
-.nii.gz file is unpacked to no more than its header needs.
+The image's dimensions come first and the coils last, the fourth at least: (x, y, z, coils). Invariant: a .nii.gz file
+is unpacked to no more than its header needs.
 """
 
 import contextlib
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     import nibabel
 
 SUFFIXES = (".nii", ".nii.gz")
-HEAD_BYTES = 540  # of the longer of the two headers
-MOST_OFFSET = 2**26  # of extensions between header and voxels
+HEAD_BYTES = 540  # of the longer header
+MOST_OFFSET = 2**26  # bytes between header and voxels
 TRAILING = 2**20  # bytes allowed behind the voxels
 COPY_BYTES = 2**20
-MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of a file of NIfTI-1
+MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of NIfTI-1
 SPACE = 3  # dimensions of space
 SCANNER = 1  # code of scanner coordinates
 
 
 def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
     with np.errstate(over="ignore"):
-        stored = np.asarray(affine, np.float32).astype(float)  # the precision of NIfTI
+        stored = np.asarray(affine, np.float32).astype(float)  # NIfTI's precision
     if stored.shape != (4, 4) or not np.isfinite(stored).all() or (stored[3] != (0, 0, 0, 1)).any():
         raise ValueError(f"{what} is no affine: give 4 x 4 numbers, the last row 0 0 0 1")
     if np.linalg.matrix_rank(stored[:3, :3]) < 3:
@@ -50,7 +50,7 @@ def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
 
 
 def nifti_affine(path: Path) -> np.ndarray:
-    """Affine of a NIfTI file, from voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
+    """Affine from voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
     need("nibabel", "reading NIfTI")
     packed = path.name.lower().endswith(".gz")
     with readable(path), gzip.open(path) if packed else open(path, "rb") as file:
@@ -62,7 +62,7 @@ def is_nifti(path: Path) -> bool:
 
 
 def coils_first(array: Source, dims: int) -> Source:
-    """Maps of a NIfTI file as (coils, ...); any other array as it is."""
+    """Maps of a NIfTI file as (coils, ...); any other array unchanged."""
     ones = array.ndim - dims - 1
     if not is_nifti(array.path) or ones < 0 or any(n != 1 for n in array.shape[dims:-1]):
         return array
@@ -76,7 +76,7 @@ def coils_first(array: Source, dims: int) -> Source:
 
 
 def voxels(image: jax.Array, dims: int, magnitude: bool) -> jax.Array:
-    """An image in the order of NIfTI, the coils last; or its magnitude."""
+    """An image in NIfTI's order, the coils last; or its magnitude."""
     coils, ones = image.ndim > dims, max(0, SPACE - dims)
 
     def moved(x: jax.Array) -> jax.Array:
@@ -104,7 +104,7 @@ def _open(path: Path, _: str | None) -> Iterator[Source]:
         needed = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
         if os.path.getsize(plain) < needed:
             raise ValueError(f"{os.path.getsize(plain)} bytes, its header needs {needed}")
-        dtype = proxy[tuple(slice(0, 1) for _ in proxy.shape)].dtype  # the proxy's dtype is that before scaling
+        dtype = proxy[tuple(slice(0, 1) for _ in proxy.shape)].dtype  # the proxy's own is that before scaling
         units, spacing = _scales(image.header, len(proxy.shape))
         still = check if plain == path else lambda: None
         yield source_of(path, proxy.shape, dtype, assigning(proxy), still, fortran=True, units=units, spacing=spacing)
@@ -112,7 +112,7 @@ def _open(path: Path, _: str | None) -> Iterator[Source]:
 
 def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
     units = ("unknown",) * ndim
-    with contextlib.suppress(KeyError):  # an unknown code
+    with contextlib.suppress(KeyError):
         space, time = header.get_xyzt_units()
         units = (*(space,) * 3, time, *units)[:ndim]
     known = [math.isfinite(size) and size > 0 for size in header.get_zooms()]
@@ -123,7 +123,7 @@ def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...],
 
 @contextlib.contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """The file without gzip, as each slice would be unpacked again, and no checksum would be verified."""
+    """The file without gzip, which slices would unpack each time, unverified."""
     if path.suffix.lower() != ".gz":
         yield path
         return
@@ -174,7 +174,7 @@ def _create(path: Path, header: Header) -> FlatSink:
     made.set_data_shape(header.shape)
     if header.affine is not None:
         made.set_xyzt_units("mm")
-        made.set_qform(header.affine, 0)  # sizes of voxels; the rest is approximate if the affine shears
+        made.set_qform(header.affine, 0)  # sizes of voxels; approximate if the affine shears
     made.set_sform(np.eye(4) if header.affine is None else header.affine, SCANNER)
     made["vox_offset"] = len(made.binaryblock) + len(NO_EXTENSION)
     with open(path, "xb") as file:

@@ -2,8 +2,8 @@
 
     unit of a transformed dimension  1/mm,   spacing  1 / (L dx)   for a transform of period L of samples dx apart
 
-The inverse restores both, as its period is L too. Invariant: a Record that was read is one that a plan could have made;
-no check takes work or memory in proportion to a number in it.
+Invariant: a Record that was read is one that a plan could have made; no check takes work or memory in proportion to a
+number in it.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ from ..walks.search import METHODS
 from .refusals import Refused
 from .source import Labels, Source
 
-KEY = "meshfft"  # attribute: an array's record, or the name of a group's array
+KEY = "meshfft"  # an array's record, or the name of a group's array
 FORMAT = 1
 PACKAGES = ("meshfft", "jax", "numpy")
 MOST_DIMENSIONS = 32
 MOST_TEXT = 100
-SHORTEST, LONGEST = 1e-100, 1e100  # limits of a spacing, which must have an inverse
+SHORTEST, LONGEST = 1e-100, 1e100  # of a spacing, which must have an inverse
 
 Size = Annotated[int, range(1, 2**60 + 1)]
 Dtype = Annotated[str, ("float32", "float64", "complex64", "complex128")]
@@ -46,9 +46,9 @@ class Record:
     """The origin of a stored array.
 
     Attributes:
-        kind, inverse, axes, norm: arguments of `plan`; the first that fit, if several make the same transform.
-        lengths: its `s`, always given, because half a spectrum does not determine an odd length.
-        shape, dtype: of the input of the transform.
+        kind, inverse, axes, norm: arguments of `plan`; the first that fit, if several do.
+        lengths: its `s`, because half a spectrum does not determine an odd length.
+        shape, dtype: of the transform's input.
         out_shape, out_dtype: of the stored array.
         mesh: the mesh axes and their sizes.
         in_spec, out_spec: the mesh axes that cut each dimension before and after.
@@ -89,7 +89,7 @@ class Record:
 
     @staticmethod
     def from_dict(value: object, where: str) -> "Record":
-        """Builds a record from untrusted values; raises ValueError, which names the file `where` and the field."""
+        """Builds a record from untrusted values; raises ValueError that names the file `where` and the field."""
         again = f"transform it again, or remove the attribute from {where}"
         form = value.get("format") if isinstance(value, dict) else None
         if not isinstance(value, dict) or type(form) is not int:
@@ -190,7 +190,7 @@ def _arguments(transform: Transform) -> tuple[str, bool, str, tuple[int, ...]]:
         try:
             if all(lengths) and transform_of(transform.dims, lengths, norm, inverse, kind) == transform:
                 return kind, inverse, norm, lengths
-        except (ValueError, IndexError):  # a kind that these lengths do not have
+        except (ValueError, IndexError):  # these lengths do not have the kind
             continue
     raise ValueError("the samples are not the uniform ones: such a result has no record, write it without one")
 
@@ -248,7 +248,7 @@ PLAIN: dict[type, Callable[[Any], bool]] = {
 
 
 def conformed(kind: Any, value: object) -> Any:
-    """Converts a value to a type; lists become tuples, objects become dictionaries or NamedTuples."""
+    """Converts a value to a type; lists become tuples, objects dictionaries or NamedTuples."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind in PLAIN and PLAIN[kind](value):
         return kind(value)

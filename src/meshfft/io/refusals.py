@@ -1,6 +1,6 @@
 """Refusals: files are not trusted, and anything but an array of numbers is refused in one line.
 
-Invariant: any error of a reader on a damaged file becomes one ValueError that names the file.
+Invariant: any reader's error on a damaged file becomes one ValueError that names the file.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
 MOST_BYTES = 2**60  # no file system holds a larger array
 CHUNK_LIMIT = 2**30  # a chunk is decoded whole
 CHUNK_BEYOND = 2**26  # up to here a chunk may be larger than its array
-CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # more chunks than that, if they are smaller, take seconds to look up
-SYSTEM = re.compile(r"(?:os_error_code='|OS error |errno = )(\d+)")  # in texts of tensorstore, old versions and HDF5
+CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # smaller chunks, if more than that, take seconds to look up
+SYSTEM = re.compile(r"(?:os_error_code='|OS error |errno = )(\d+)")  # in texts of tensorstore and HDF5
 
 
 class Refused(ValueError):
-    """A complete message, which `readable` passes on unchanged."""
+    """A complete message, passed on unchanged."""
 
 
 class Unnamed(Refused):
@@ -37,7 +37,7 @@ def readable(path: Path) -> Iterator[None]:
     except (Refused, ImportError):
         raise
     except Exception as error:  # readers of other packages, on untrusted bytes
-        if isinstance(error, OSError) and error.errno:  # a system error: no permission, no space, a failing disk
+        if isinstance(error, OSError) and error.errno:  # no permission, no space, a failing disk
             raise
         reason = " ".join(str(error).split(" [")[0].split())[:300] or type(error).__name__
         raise ValueError(
@@ -58,9 +58,9 @@ def system_errors() -> Iterator[None]:
 
 
 def unchanged(path: Path, file: Path | None = None) -> Callable[[], None]:
-    """A check that a file is unchanged, by device, inode, size and time of the last change.
+    """A check that a file (`file` if given) has kept its device, inode, size and time of change.
 
-    Make it before the file is opened and call it after every read. It looks at `file` if that is given.
+    Make it before opening, and call it after every read.
     """
 
     def state() -> tuple[int, ...] | None:

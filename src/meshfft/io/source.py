@@ -1,7 +1,7 @@
 """Arrays in files: a `Source` reads boxes, a `Sink` writes them, and each format registers how it makes both.
 
-`source[slices]` reads only these positions, at most 32 MiB at a time, or one chunk if chunks are larger. Invariant:
-only the requested values are in memory at full size.
+`source[slices]` reads only these positions, at most 32 MiB or one chunk at a time. Invariant: only the requested values
+are in memory at full size.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class Coordinate(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Name of an array (may be empty), its dimensions and attributes, and those of its dataset (`about`)."""
+    """An array's name (may be empty), dimensions and attributes, and those of its dataset (`about`)."""
 
     name: str
     dims: tuple[str, ...]
@@ -55,14 +55,14 @@ class Source:
         path: the file, or the folder of a Zarr store.
         dtype: of slices, in native byte order.
         read: reads a box into an array of the same shape.
-        check: raises if the file was written to since it was opened; called after every read.
+        check: raises if the file was written to since it was opened.
         chunk: unit of reading; boxes have complete chunks if they can.
         fortran: whether the first dimension is contiguous.
         units: of each dimension, empty if unknown.
-        spacing: of the positions along each dimension, in these units; 1.0 if unknown.
-        record: that of a store written here, as `Record.to_dict` makes it; else None.
+        spacing: of positions along each dimension, in these units; 1.0 if unknown.
+        record: of a store written here, as `Record.to_dict` makes it.
         labels: names, coordinates and attributes; None if dimensions have no names.
-        name: of the array within its file; empty if such files have one array only.
+        name: of the array in its file; empty if such files have one array only.
     """
 
     path: Path
@@ -87,7 +87,7 @@ class Source:
         return f"<Source: {self.dtype} {' x '.join(map(str, self.shape))} in {where}>"
 
     def __getitem__(self, index: object) -> np.ndarray:
-        """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""
+        """Reads the positions at `index` (slices without steps, or integers)."""
         box, single = _box(index, self.shape)
         out = aligned(shape_of(box), self.dtype)
         self.into(out, box)
@@ -119,16 +119,16 @@ class Sink(Protocol):
     def path(self) -> Path: ...
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        """Parts of a box to write at once: complete files, of at most `most` bytes or one file."""
+        """Parts of a box to write at once: complete files, at most `most` bytes or one file."""
 
     def write(self, at: Box, block: np.ndarray) -> None:
         """Writes a block to a box; the block may be changed afterwards."""
 
     def flush(self) -> None:
-        """Returns when all data of this process would survive a loss of power."""
+        """Returns when this process's data would survive a loss of power."""
 
     def missing(self) -> str:
-        """How many files are there of all that a complete array has; empty if all are."""
+        """How many of the array's files exist; empty if all do."""
 
 
 class Format(NamedTuple):
@@ -136,16 +136,16 @@ class Format(NamedTuple):
 
     Attributes:
         title: its name in messages.
-        open: opens the array, or the one of this name, for reading.
+        open: opens the array, or the one of this name.
         create: makes a file of full size, or a store without chunks.
-        reopen: opens such a file in other processes.
-        package: that reads and writes it, of the extra "files"; empty for NumPy.
-        named: whether a file has several arrays, by name, which may be in chunks.
-        image: whether it stores only images of space, and no transforms.
-        folder: whether it is a folder of files.
-        lacks: codes of the types of numbers that it cannot store.
+        reopen: opens that in other processes.
+        package: of the extra "files"; empty for NumPy.
+        named: several named arrays in a file, perhaps in chunks.
+        image: only images of space, no transforms.
+        folder: a folder of files.
+        lacks: codes of types that it cannot store.
         is_one: whether a path is such a file.
-        check: raises ValueError if it cannot store an array of such a header, for any other reason.
+        check: raises ValueError for a header that it cannot store for another reason.
     """
 
     title: str
@@ -161,21 +161,20 @@ class Format(NamedTuple):
     check: Callable[[Path, Header], None] = lambda path, header: None
 
 
-FORMATS: dict[str, Format] = {}  # by suffix; the module of each format adds it
+FORMATS: dict[str, Format] = {}  # by suffix; each format's module adds it
 
 
 def results() -> tuple[str, ...]:
-    """Suffixes of files that store the result of any transform."""
+    """Suffixes of formats for any transform."""
     return tuple(suffix for suffix, one in FORMATS.items() if not one.image)
 
 
 def suffix_in(path: Path) -> str:
-    """The suffix of a file to read, in lower case; empty if it is of no format."""
+    """Suffix of a file to read, in lower case; empty if of no format."""
     return next((suffix for suffix in FORMATS if path.name.lower().endswith(suffix)), "")
 
 
 def has_names(path: Path) -> bool:
-    """Whether a file of this suffix may have several arrays, by name."""
     return (suffix := suffix_in(path)) in FORMATS and FORMATS[suffix].named
 
 
@@ -183,24 +182,23 @@ def has_names(path: Path) -> bool:
 def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]:
     """Opens the array in a .npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr file for reading by slices.
 
-    NIfTI voxels are scaled by the header's slope and intercept, as in nibabel. A .nii.gz file is first unpacked to the
-    folder for temporary files. A missing chunk of a Zarr store means zeros, except in a store written here. Names,
-    coordinates and attributes of dimensions, as xarray and NetCDF-4 store them, are in `labels`; numbers packed by
+    NIfTI voxels are scaled by the header's slope and intercept. A .nii.gz file is first unpacked to the folder for
+    temporary files. A missing chunk of a Zarr store means zeros, except in a store written here. Numbers packed by
     `scale_factor` and `add_offset` are unpacked. No other file is read.
 
     Args:
         path: the file, or the folder of a Zarr store.
-        dataset: the array's name inside an HDF5 file or a Zarr group; may be left out if only one there is no
-            coordinate of another.
+        dataset: the array's name in an HDF5 file or a Zarr group; optional if only one there is no coordinate of
+            another.
 
     Yields:
         A `Source`, valid inside the `with` block.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the suffix is unknown, the file is damaged, the dataset is not there, it does not hold numbers, it
-            points to other files, or its chunks are larger than 1 GiB.
-        ImportError: the package that reads this kind of file is missing.
+        ValueError: the suffix is unknown, the file is damaged, the dataset is missing, has no numbers or points to
+            other files, or its chunks are larger than 1 GiB.
+        ImportError: the package that reads such files is missing.
 
     >>> with open_array("brain.nii.gz") as voxels:  # doctest: +SKIP
     ...     x = mf.shard(voxels, mesh, P("x", "y"))
@@ -243,10 +241,9 @@ def source_of(
 
 
 def identity(source: Source) -> dict[str, object]:
-    """Identity of a file, compared between processes: size, time of change and first bytes, as plain values.
+    """Size, time of change and first bytes of a file, to compare between processes, as plain values.
 
-    A copy of a file with the same time is the same. Only the header and first values of a file are read, or the
-    metadata of a Zarr store.
+    Of a Zarr store only the metadata are read.
     """
     folders = dict.fromkeys([source.path, source.path / source.name])
     metadata = [folder / name for folder in folders for name in METADATA if (folder / name).is_file()]

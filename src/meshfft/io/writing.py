@@ -1,7 +1,7 @@
 """Sharded arrays, written shard by shard in any format: one file, or a Zarr array whose chunks follow the shards.
 
-Every process copies the blocks of its devices to the host, one at a time, crops their padding and writes them. A
-.nii.gz file is packed from a complete .nii file. Invariant: the output gets its name only when it is on the disk.
+Every process copies its devices' blocks to the host one at a time, crops their padding and writes them. A .nii.gz file
+is packed from a complete .nii file. Invariant: the output gets its name only when it is on the disk.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from .refusals import DTYPES
 from .source import FORMATS, Format, Header, Labels, Sink, results, suffix_in
 
 GZIP = ".gz"
-FAST = 1  # nibabel's gzip level: the noise in an image packs hardly better at any other
+FAST = 1  # nibabel's gzip level: noise packs hardly better at any other
 COPY_BYTES = 2**20
 DATA = "data"
 
@@ -47,16 +47,16 @@ def write_array(
 ) -> None:
     """Writes a sharded array, without its padding: .npy, .zarr, HDF5 (.h5, .hdf5), NetCDF-4 (.nc), NIfTI-1 (.nii[.gz]).
 
-    Holds one device's block in host memory at a time, plus 128 MiB. If anything fails, `path` is unchanged. If several
-    processes hold the array, all call this, and each writes its own blocks.
+    Holds one device's block in host memory at a time, plus 128 MiB. If anything fails, `path` is unchanged. All
+    processes that hold the array call this.
 
     Args:
         path: the file to write, on a file system that all processes share; its suffix chooses the format.
-        array: a jax.Array, or a PaddedArray, whose padding is left out.
+        array: a jax.Array or a PaddedArray.
         overwrite: replaces an existing file.
         record: origin of the array (`record_of(plan)`), stored in a .zarr store or HDF5 file.
-        report: called with the number of bytes of each write of this process.
-        about: plain values, stored as further attributes of a .zarr store or HDF5 file.
+        report: called with the bytes of each write of this process.
+        about: plain values, further attributes of a .zarr store or HDF5 file.
         affine: 4 x 4, from indices to mm, for a .nii or .nii.gz file; None means size 1 without a unit.
 
     Raises:
@@ -101,9 +101,9 @@ def header_of(
     about: Mapping[str, object] = {},
     affine: np.ndarray | None = None,
 ) -> Header:
-    """The header of an array, in a format that is not chosen by the suffix if there is a `kind`.
+    """The header of an array, in the format of the suffix `kind`, by default that of `path`.
 
-    Raises ValueError if the format has no room for such an array, type of numbers, or name.
+    Raises ValueError if the format cannot hold such an array, type of numbers, or name.
     """
     shape, number, kind = tuple(shape), np.dtype(dtype).newbyteorder("="), kind or suffix_of(path)
     format = _format_of(kind)
@@ -135,13 +135,13 @@ def header_of(
 def create_sink(
     path: Path, shape: Sequence[int], dtype: DTypeLike, grid: ChunkGrid, record: Record | None = None, *, kind: str
 ) -> Sink:
-    """Creates a plain file of full size, or an empty Zarr array in a group; `kind` is the suffix of a format."""
+    """A plain file of full size, or an empty Zarr array in a group; `kind` is a format's suffix."""
     header = header_of(path, shape, dtype, record, kind=kind)
     return FORMATS[kind].create(path, header._replace(grid=grid))
 
 
 def open_sink(path: Path, kind: str) -> Sink:
-    """Reopens an existing array for writing; raises OSError if it is gone."""
+    """Raises OSError if the array is gone."""
     return _format_of(kind).reopen(path)
 
 
@@ -174,7 +174,6 @@ def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink],
 
 @contextlib.contextmanager
 def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
-    """Yields a temporary path, which becomes `path` if the block succeeds, packed for .nii.gz."""
     with replacing(path, overwrite) as final:
         if not suffix_of(path).endswith(GZIP):
             yield final
@@ -190,7 +189,7 @@ def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix of a file to write, of two parts if a format has such a one."""
+    """The suffix of a file to write, such as .nii.gz."""
     return next((suffix for suffix in FORMATS if path.name.endswith(suffix)), path.suffix)
 
 
@@ -209,7 +208,7 @@ def _layout(array: jax.Array | PaddedArray) -> Layout:
 
 
 def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarray]]:
-    """Box and unpadded host block of each shard of this process, one for each set of replicas."""
+    """Box and unpadded host block of each of this process's shards, without replicas."""
     boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
     for shard in (shard for shard in stored.addressable_shards if shard.replica_id == 0):
         box = boxes[block_index(layout, shard.index)]
@@ -217,10 +216,10 @@ def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarr
 
 
 def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = ()) -> None:
-    """Refuses an output that could not be written, before any work is done for it.
+    """Refuses an output that could not be written, before any work.
 
-    A file to be replaced still takes space on the disk meanwhile. Raises as `write_array`, or ValueError if that file
-    is of another kind. `kinds` are the suffixes that it may have: by default those of any array.
+    Raises as `write_array`, or ValueError if that file is of another kind. `kinds` are the allowed suffixes, by default
+    those of any array.
     """
     path = Path(path)
     suffix = _checked_suffix(path, kinds or results())
@@ -236,11 +235,11 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
 def check_disjoint(source: str | Path, target: str | Path) -> None:
     """Refuses an output inside its source, around it, or equal to it under another name.
 
-    A file may be replaced by its own transform under the same name, because it is read first.
+    A file may be replaced by its own transform under the same name.
     """
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
     format = FORMATS.get(suffix_in(source))
-    if format and format.folder and _holds(source, target):  # any other folder is refused when it is opened
+    if format and format.folder and _holds(source, target):  # any other folder is refused when opened
         raise ValueError(f"{target} lies inside {source}, which is read: {elsewhere}")
     if _holds(target, source):
         raise ValueError(f"{source}, which is read, lies inside {target}: {elsewhere}")

@@ -1,7 +1,7 @@
 """Zarr stores by tensorstore: formats 2 and 3 are read; arrays of format 3 are written, in a group that xarray opens.
 
-tensorstore ends the process if a chunk does not fit in memory, and follows links. So sizes and files are checked first.
-A write buffers at most 128 MiB or one shard. Invariant: reads no file outside the store, and no chunk above a gigabyte.
+tensorstore ends the process if a chunk does not fit in memory, and follows links, so both are checked first. Invariant:
+reads no file outside the store, and no chunk above a gigabyte.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ CRC32C: dict[str, object] = {"name": "crc32c"}
 
 
 class ZarrNode(NamedTuple):
-    """An array or group: the store as named by the user, the store's resolved folder, and the node's folder."""
+    """An array or group: the store as the user named it, its resolved folder, and the node's."""
 
     path: Path
     root: Path
@@ -128,7 +128,7 @@ def _source(node: ZarrNode) -> Source:
         for index in itertools.product(*indices):
             file = node.folder / name_of(index)
             node.check_inside(file)
-            if file.exists() and not file.is_file():  # tensorstore handles a missing one
+            if file.exists() and not file.is_file():  # tensorstore handles missing ones
                 raise Refused(f"{node.path} has {file.relative_to(node.root)}, which is no file: make it again")
         with system_errors():
             if out.dtype == dtype:
@@ -167,7 +167,7 @@ def _labels(node: ZarrNode) -> Labels | None:
 
 
 def _coordinates(group: ZarrNode, names: Sequence[str], dims: set[str]) -> Iterator[Coordinate]:
-    """The arrays of these names along some of the dimensions; an unreadable one is copied if it has format 3."""
+    """The named arrays along some of the dimensions; an unreadable one of format 3 is copied."""
     for folder in (group.folder / name for name in names):
         group.check_inside(folder)
         node = group.at(folder) if is_zarr(folder) else group
@@ -232,10 +232,10 @@ class ZarrSink:
                     started.pop(0).result()
         finally:
             for write in started:
-                write.exception()  # a pending write would recreate the folder that is now removed
+                write.exception()  # a pending write would recreate the removed folder
 
     def flush(self) -> None:
-        synced(self.path)  # the names of files; each file is on the disk when its write ends
+        synced(self.path)  # names of files, each synced by its write
         synced(self.path.parent)
 
     def missing(self) -> str:
@@ -258,7 +258,7 @@ def _reopen(path: Path) -> ZarrSink:
 
 
 def _create_array(path: Path, header: Header) -> "tensorstore.TensorStore":
-    """An uncompressed array: spectra are noise, and packing them takes longer than the transform."""
+    """Uncompressed: spectra are noise, and packing takes longer than the transform."""
     codecs: list[dict[str, object]] = [BYTES if header.dtype.itemsize > 1 else {"name": "bytes"}, CRC32C]
     if header.grid.shard is not None:
         inner = {"chunk_shape": list(header.grid.chunk), "codecs": codecs, "index_codecs": [BYTES, CRC32C]}

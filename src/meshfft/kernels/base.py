@@ -2,7 +2,7 @@
 
     X[k] = sum_n x[n] exp(sign 2 pi i k n / N)     along each dimension, unscaled
 
-Engines are frozen records, which plans keep and compare.
+Engines are frozen records.
 """
 
 import abc
@@ -22,13 +22,13 @@ from ..numerics.split_complex import Block, Planes
 from .bluestein import is_awkward, padded_length, prime_factors
 
 SUMMED, LARGEST_SUM = 0.14, 131  # roundings per term of a sum of one sign; most terms
-ODD = 1.2  # roundings of equal numbers by odd radices: at most 4.1 at N = 121, 3.6 at 105, 2.8 at 1000
+ODD = 1.2  # roundings of equal numbers by odd radices: at most 4.1 at N = 121, 3.6 at 105
 
 
 class Lines(NamedTuple):
     """Dimensions of one device's block to transform."""
 
-    block: tuple[int, ...]  # shape; dimensions may be longer or shorter than the transforms
+    block: tuple[int, ...]  # dimensions may be longer or shorter than the transforms
     dims: tuple[int, ...]
     lengths: tuple[int, ...]  # N of each
     onto_real: bool = False  # half spectra of real lines are transformed back
@@ -51,44 +51,43 @@ class Site(NamedTuple):
     machine: Machine
     itemsize: int  # bytes of a complex number
     dots: tuple[Dot, ...]  # products that meet the precision
-    large: bool  # the block exceeds the shared caches
-    alone: bool  # one device has all cores of its host
-    xla: bool  # only XLA's engines are wanted
+    large: bool  # beyond the shared caches
+    alone: bool  # one device has all cores
+    xla: bool  # only XLA's engines
 
 
-F = TypeVar("F", Array, Planes)  # the form of a block that an engine takes
+F = TypeVar("F", Array, Planes)  # form of an engine's block
 
 
 class LocalEngine(abc.ABC):
-    """What is asked of every engine. Except for `offers`, `lines` has only dimensions that the engine takes."""
+    """An engine; except for `offers`, `lines` has only dimensions that it takes."""
 
     of_reals: ClassVar[bool] = False  # transforms real lines (RealEngine)
-    slices: ClassVar[bool] = False  # multiplies float64 by slices, if matrix units have no float64
-    by_xla: ClassVar[bool] = False  # kept when only XLA's engines are wanted
+    slices: ClassVar[bool] = False  # float64 by slices, if matrix units have no float64
+    by_xla: ClassVar[bool] = False  # kept if only XLA's engines are wanted
 
     @classmethod
     @abc.abstractmethod
     def offers(cls, lines: Lines, site: Site) -> "Iterator[Offer]":
-        """Engines of this kind, each with the dimensions it takes; of real lines, the last among them."""
+        """Engines of this kind with the dimensions each takes; of real lines, the last among them."""
 
     @classmethod
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work | None:
         """A lower bound on the work of one dimension of N = `rows` in any block of a walk; None if another engine's is
-        lower. Its lines have at least `points` complex numbers in all, a real one counted half, and the block `nbytes`.
-        """
+        lower. Lines have at least `points` complex numbers in all, a real one counted half; the block has `nbytes`."""
         return None
 
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """The word that tables print."""
+        """Its word in tables."""
 
     @abc.abstractmethod
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Cost on one device; `itemsize` is that of complex numbers, or of real ones for real lines."""
+        """Cost on one device; `itemsize` is that of complex numbers, for real lines that of real ones."""
 
     def trials(self, lines: Lines, ports: Ports = PLANES) -> tuple[Trial, ...]:
-        """Its kernels to try before use; `ports` describes their inputs and outputs."""
+        """Its kernels to try before use; `ports` are their inputs and outputs."""
         return ()
 
 
@@ -106,57 +105,56 @@ class Engine(LocalEngine, Generic[F]):
         return ()
 
     def error(self, length: int, itemsize: int) -> Error:
-        """Relative L2 error of one dimension, for complex numbers of `itemsize` bytes."""
         return fft_error(length, itemsize)
 
     def scratch(self, lines: Lines, itemsize: int) -> int | None:
-        """Bytes that it works on at a time; None if it needs a second block."""
+        """Bytes it works on at a time; None if it needs a second block."""
         return None
 
     @abc.abstractmethod
     def apply(self, block: F, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> F:
-        """Transforms a block, an array or planes, whose dimensions have the transforms' lengths. `grid` has the chunks
-        for a chunked engine; `first`: the block is one array, not joined from such chunks."""
+        """Transforms a block, an array or planes, whose dimensions have the transforms' lengths. `grid`: its chunks,
+        for a chunked engine; `first`: it is one array, not joined from them."""
 
 
 class RealEngine(LocalEngine):
     """One way to transform between real lines and half spectra; the last dimension is halved.
 
     half   X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 along that dimension
-    real   x[n] = Re sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose: nothing is doubled
+    real   x[n] = Re sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose
     """
 
     of_reals: ClassVar[bool] = True
 
     @abc.abstractmethod
     def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
-        """Half spectra of a real block, an array or one plane, in the same form."""
+        """Half spectra of a real block, an array or one plane."""
 
     @abc.abstractmethod
     def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
-        """Real lines of `length` points from half spectra, an array or two planes, in the same form."""
+        """Real lines of `length` points from half spectra, an array or two planes."""
 
 
 class Sender(Engine[Planes]):
     """An engine that writes the parts all-to-alls send and reads the pieces they leave."""
 
-    room: int  # bytes of fast memory for its kernels
+    room: int  # bytes of fast memory for kernels
 
     @abc.abstractmethod
     def direct(self, block: tuple[int, ...], dims: tuple[int, ...], ports: Ports) -> bool:
-        """Whether its kernels read and write a block like this; other blocks are copied."""
+        """Whether its kernels read and write such a block; others are copied."""
 
     @abc.abstractmethod
     def keeps_order(self, block: tuple[int, ...]) -> bool:
-        """Whether such a block is stored in the order of its dimensions, like parts."""
+        """Whether such a block is stored in the order of its dimensions."""
 
     @abc.abstractmethod
     def between(self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, ports: Ports = PLANES) -> Planes:
-        """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes) to send."""
+        """Transforms a block, or some rows, to planes, or to one array (parts, planes, *sizes) to send."""
 
     @abc.abstractmethod
     def form_trials(self, form: Tiled) -> tuple[Trial, ...]:
-        """Trials of the kernels that encode and decode shares of this form."""
+        """Trials of kernels that encode and decode shares of this form."""
 
     @abc.abstractmethod
     def form_cycles(self, form: Tiled, reals: int, chip: Chip) -> int:
@@ -166,8 +164,7 @@ class Sender(Engine[Planes]):
 def fft_error(length: int, itemsize: int) -> Error:
     """Relative L2 error of one dimension. Noise is half a bit of rounding for each of log2 N stages, in mean square,
     and twice that for large primes, whose transforms are longer. Equal numbers are rounded by odd radices only. XLA on
-    a CPU adds the terms of a prime p up to 131 one by one; on a constant line or a wave at most 0.14 p roundings were
-    measured."""
+    a CPU adds up the terms of a prime up to 131, with at most 0.14 roundings each."""
     if length == 1:
         return Error()
     prime, odd = max(prime_factors(length)), length // (length & -length)
@@ -179,7 +176,7 @@ def fft_error(length: int, itemsize: int) -> Error:
 
 
 def flops_of(length: int) -> float:
-    """Flops per point of a line: 5 log2 N, and more through a longer line."""
+    """Flops per point of a line: 5 log2 N, or those of its longer line."""
     if not is_awkward(length):
         return 5 * math.log2(max(length, 1))
     size = padded_length(length)

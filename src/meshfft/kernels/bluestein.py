@@ -2,10 +2,10 @@
 
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   c[n] = exp(sign pi i n^2 / N),   for 2 n k = n^2 + k^2 - (k - n)^2
 
-The sum is a cyclic convolution of M >= 2 N - 1 points, with half of the input zero and half of the output unused:
+The sum is a cyclic convolution of M >= 2 N - 1 points, half of input and output unused:
 
 - "ffts": M = 2 L. The even bins of M are the FFT of c x over L points, the odd ones that of c x w with
-  w[n] = exp(-pi i n / L): zeros are never transformed. "lines": the same, a few lines at a time in cache.
+  w[n] = exp(-pi i n / L). "lines": the same, a few lines at a time in cache.
 - "products": M = R S, n = a S + b, k = c + R d, for matrix units. Bins stay in the products' order (c, d):
 
       Z[c, d] = sum_b w_S^(b d) w_M^(b c) sum_a w_R^(a c) z[a, b],   and back by the conjugates, d before c.
@@ -23,25 +23,25 @@ from jax import Array, lax
 
 from ..numerics.phases import host_roots, table
 
-PRIME = 800  # a length is awkward only with a larger prime factor
-LONG = 2000  # and only if it is longer: up to here one dense product costs a TPU less
-CACHED_LONG = 3200  # the same on CPUs: XLA's FFT takes eight lines at a time while these stay in cache
+PRIME = 800  # awkward only with a larger prime factor
+LONG = 2000  # and only if longer: up to here one dense product costs a TPU less
+CACHED_LONG = 3200  # on CPUs: XLA's FFT takes eight lines at a time while they stay in cache
 CACHED_PARTS = 4  # or while this many equal parts of a line do
 CACHE_BYTES = 2**16  # of the lines transformed at a time
-NARROWEST = 16  # fewest columns at a time: they are adjacent in memory
-SIDE = 128  # rows of a matrix unit; larger units take the same factors
+NARROWEST = 16  # fewest columns at a time, adjacent in memory
+SIDE = 128  # rows of a matrix unit
 
 
 @functools.lru_cache(maxsize=1024)
 def is_awkward(length: int, cached: bool = False) -> bool:
-    """Whether the largest prime factor is so large that a chirp is cheaper; `cached` is the chip's."""
+    """Whether a chirp is cheaper; `cached` is the chip's."""
     long = length > CACHED_LONG and length % CACHED_PARTS > 0 if cached else length > LONG
     return long and max(prime_factors(length)) > PRIME
 
 
 @functools.lru_cache(maxsize=1024)
 def padded_length(length: int) -> int:
-    """The length L of the transforms: 4, 5 or 6 times a power of two."""
+    """Length L of the transforms: 4, 5 or 6 times a power of two."""
     return min(m << max(0, (-(-length // m) - 1).bit_length()) for m in (4, 5, 6))
 
 
@@ -65,8 +65,8 @@ def chirp_spectrum(length: int, size: int, sign: int) -> np.ndarray:
 
 
 def chirp_fft(block: Array, dim: int, sign: int, way: str) -> Array:
-    """Transforms one dimension of a complex block, unscaled, by "ffts", "lines" or "products". Costs about 20 L log2 L
-    flops a line by FFTs, L < 1.3 N, and 4 (R + S) M complex multiplications by products."""
+    """Transforms one dimension of a complex block, unscaled. Costs about 20 L log2 L flops a line by FFTs, L < 1.3 N,
+    and 4 (R + S) M complex multiplications by products."""
     if way == "lines":
         return _in_cache(block, dim, sign)
     convolved = _by_products if way == "products" else _by_ffts
@@ -104,7 +104,6 @@ def _looped(lines: Array, many: int, width: int, work: Callable[..., Array]) -> 
 
 
 def _by_ffts(lines: Array, sign: int) -> Array:
-    """FFT along the last axis; even and odd bins of the convolution are two rows."""
     length = lines.shape[-1]
     into, spectrum, out = _expanded(fft_tables(length, sign, lines.dtype), lines)
     widths = [(0, 0)] * lines.ndim + [(0, padded_length(length) - length)]

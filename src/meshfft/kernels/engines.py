@@ -15,13 +15,13 @@ ENGINES: list[type[LocalEngine]] = [Cached, Xla, Batched, SlicedFFT, XlaReal, Pr
 
 
 def register(kind: K) -> K:
-    """Registers a kind of engine, before those that run everywhere."""
+    """Puts an engine before those that run everywhere."""
     ENGINES.insert(0, kind)
     return kind
 
 
 def offered(lines: Lines, site: Site, of_reals: bool = False) -> Iterator[Offer]:
-    """Every engine of such lines with the dimensions it takes; only slicing engines in float64 by slices."""
+    """Engines of such lines, each with its dimensions; only slicing ones in float64 by slices."""
     sliced = site.dots[0].slices > 0
     for kind in ENGINES:
         if (kind.of_reals, kind.slices) == (of_reals, sliced) and (kind.by_xla or not site.xla):
@@ -29,5 +29,5 @@ def offered(lines: Lines, site: Site, of_reals: bool = False) -> Iterator[Offer]
 
 
 def least(rows: int, points: float, nbytes: int, site: Site) -> list[Work]:
-    """Lower bounds on the work of one dimension; the lowest holds (LocalEngine.least)."""
+    """Lower bounds on the work of one dimension, of which the lowest holds."""
     return [work for kind in ENGINES if (work := kind.least(rows, points, nbytes, site)) is not None]

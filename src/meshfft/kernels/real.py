@@ -1,7 +1,7 @@
 """One device's FFT of a real block along uncut dimensions: half spectra, and back (formulas: RealEngine in base.py).
 
-XLA's own costs 0.9 of a complex one on a TPU, its transpose 1.35, by the compiler's cycles. Products, for matrix units,
-have half of a complex transform's work. Up to DENSE points they are one product with the N columns
+XLA's own costs 0.9 of a complex one on a TPU, its transpose 1.35, by the compiler's cycles; products, for matrix units,
+half. Up to DENSE points these are one product with the N columns
 
     cos(2 pi k n / N), 0 <= k <= N // 2,      sign sin(2 pi k n / N), 0 < k < N / 2.
 
@@ -26,14 +26,14 @@ from ..numerics.split_complex import Block, Planes, folded, join, like, resize, 
 from .base import Lines, Offer, RealEngine, Site
 from .xla import XLA, balanced
 
-# Passes over a block of reals around one product, around two stages, and inside these; and
-# the real products of two stages. Fitted to the cycles of TPU v3 and v5e.
+# Passes over a block of reals around one product, around two stages, and inside these; real products of two stages.
+# Fitted to the cycles of TPU v3 and v5e.
 DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
 STAGE_PRODUCTS = 5
-XLA_DIMS = 3  # most dimensions of one call of XLA's real FFT
-SIDE = 128  # rows of a matrix unit; larger units take the same factors
-DENSE = 4 * SIDE  # points up to which one product is cheaper than two stages, by the TPU compiler's cycles
-RUN = 32  # terms of one float sum on CPUs, whose products add one term after another
+XLA_DIMS = 3  # most of one call of XLA's real FFT
+SIDE = 128  # rows of a matrix unit
+DENSE = 4 * SIDE  # points up to which one product is cheaper than two stages
+RUN = 32  # terms of one float sum on CPUs, which add one term after another
 HostPlanes = tuple[np.ndarray, np.ndarray]
 
 
@@ -50,7 +50,6 @@ class XlaReal(RealEngine):
             yield cls(), lines.dims[-1:]
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Half the arithmetic of the complex transform, and its passes over half the bytes."""
         whole = XLA.work(lines, itemsize, chip)
         half = whole.vector_flops // 2, whole.matrix_flops // 2
         more = lines.points * itemsize * (chip.cached + 2 * (chip.switched and lines.onto_real))
@@ -60,12 +59,12 @@ class XlaReal(RealEngine):
 
     def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
         (x,) = split(block)
-        y = jnp.fft.rfftn(x, axes=dims)  # has sign -1; the other sign is its conjugate
+        y = jnp.fft.rfftn(x, axes=dims)  # has sign -1; the other is its conjugate
         y = jnp.conj(y) if sign > 0 else y
         return split(y) if isinstance(block, tuple) else y
 
     def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
-        """XLA's irfftn has sign +1 and doubles all bins but 0 and N / 2, so these bins are halved first."""
+        """XLA's irfftn has sign +1 and doubles all bins but 0 and N / 2: these are halved first."""
         y = join(split(block))
         shape = [y.shape[d] for d in dims[:-1]] + [length]
         halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
@@ -129,7 +128,6 @@ def _to_half(x: Array, dim: int, sign: int) -> Planes:
 
 
 def _from_half(planes: Planes, dim: int, length: int, sign: int) -> Array:
-    """The stages of `_to_half` backwards, by transposed tables."""
     columns, *rest = factors(length)
     if not rest:
         cosines, sines = planes
@@ -165,7 +163,7 @@ def _packed(length: int, sign: int) -> np.ndarray:
 
 
 def _unpacked(y: Array, dim: int) -> Planes:
-    """Planes from packed columns: the imaginary one is the tail, shifted by one, zero where it has no sines."""
+    """Planes from packed columns: the imaginary one is the tail, shifted by one."""
     length = y.shape[dim]
     half, zero = length // 2 + 1, jnp.zeros((), y.dtype)
     moved = [(1 - half, 2 * half - 1 - length, 0) if d == dim else (0, 0, 0) for d in range(y.ndim)]
@@ -187,7 +185,7 @@ def _product(a: Planes, matrix: HostPlanes, dim: int, to: int) -> Planes:
 
 
 def _times(x: Array, matrix: np.ndarray, dim: int, to: int | None = None) -> Array:
-    """Contracts `dim` with the rows of a matrix; its columns are at `to`, or replace it. CPUs add short float sums."""
+    """Contracts `dim` with a matrix's rows; its columns are at `to`, or replace it. CPUs add short float sums."""
     rounded, to = matrix.astype(x.dtype), dim if to is None else to
 
     def contracted(x: Array, matrix: np.ndarray) -> Array:

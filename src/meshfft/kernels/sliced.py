@@ -30,13 +30,13 @@ from ..numerics.split_complex import Planes, times
 from .base import Engine, Lines, Offer, Site
 from .xla import balanced
 
-SIDE = 128  # rows of a matrix unit
-LONGEST = 1024  # most points of a prime factor; a dense step makes longer matrices as it multiplies
+SIDE = 128
+LONGEST = 1024  # points of a prime factor; a dense step makes longer matrices as it multiplies
 LONG_HELD = 160  # bytes per number of a line longer than a chunk, by TPU v5e's compiler
-TWIDDLE_FLOPS = 200  # per complex number: four products and two sums, in pairs of float32
+TWIDDLE_FLOPS = 200  # per complex number: four products, two sums, in pairs of float32
 TWIDDLE_PASSES = 4  # with a transpose
-START_FLOPS = 230_000_000  # overhead of one product of few lines: 39 us on v5e, by compiled cycles
-TABLE = 2**16  # most points whose twiddle factors are a host table
+START_FLOPS = 230_000_000  # overhead of one product of few lines: 39 us on v5e
+TABLE = 2**16  # most points of a host table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,6 @@ class SlicedFFT(Engine[Planes]):
         return Error(fft_error(length, self.dot))
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """A product per factor; twiddle factors and a transpose between two factors."""
         points = lines.points
         factors = [radix for length in lines.lengths for radix in balanced(length, SIDE)]
         flops, nbytes = cost(self.dot, points, points, self.dot.multiplications, chip.fast_bytes)
@@ -74,7 +73,7 @@ class SlicedFFT(Engine[Planes]):
             tier=self.dot.tier,
             vector_flops=len(factors) * (flops + START_FLOPS) + between * TWIDDLE_FLOPS * points,
             memory_bytes=len(factors) * nbytes + TWIDDLE_PASSES * between * points * itemsize,
-            # the block, the array worked on in place, and a copy, as TPUs keep float64 in two arrays
+            # block, array worked on in place, and a copy, as TPUs keep float64 in two arrays
             peak_bytes=(math.prod(lines.block) + 2 * points) * itemsize + scratch(lines.shape, lines.dims),
         )
 
@@ -103,14 +102,14 @@ def _lines(_: Planes, lines: Planes | None, dim: int, sign: int, dot: Dot) -> Pl
 
 
 def fft_error(length: int, dot: Dot) -> float:
-    """Expected relative L2 error of one dimension: of products, and of rounding twiddle factors and their products."""
+    """Expected relative L2 error of one dimension, by products and twiddle factors."""
     factors = balanced(length, SIDE)
     squares = sum(dot.error_over(radix) ** 2 for radix in factors) + (len(factors) - 1) * ROUNDING[dot.unit] ** 2
     return float(squares**0.5) if length > 1 else 0.0
 
 
 def scratch(block: tuple[int, ...], dims: tuple[int, ...]) -> int:
-    """Temporary bytes besides the block: for a chunk, or for a longer line as a whole with its twiddle factors."""
+    """Temporary bytes besides the block: for a chunk, or a longer line with its twiddle factors."""
     largest = max((math.prod(block) // chunks(block, dim)[1] for dim in dims), default=0)
     return (HELD if largest <= CHUNK else LONG_HELD) * largest
 

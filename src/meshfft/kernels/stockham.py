@@ -27,14 +27,14 @@ from .base import Engine, Lines, Offer, Site
 from .bluestein import is_awkward, prime_factors
 from .xla import XLA
 
-COLUMN_BYTES = 2**17  # of the columns transformed at a time
-ROW_BYTES = 2**17  # of the lines transformed at a time
-PLANE_BYTES = 2**19  # of a plane whose two dimensions are done at once: a quarter of a 2 MiB second-level cache
-SMALL_BYTES = 2**20  # of a block; below it, a short compilation is worth more than the fastest columns
+COLUMN_BYTES = 2**17  # done at a time
+ROW_BYTES = 2**17  # done at a time
+PLANE_BYTES = 2**19  # of a plane done at once: a quarter of a 2 MiB second-level cache
+SMALL_BYTES = 2**20  # below, a short compilation is worth more than speed
 CACHE_LINE = 64  # bytes
-NARROWEST = 16  # fewest elements behind the dimension; fewer leave vector units idle
+NARROWEST = 16  # fewest elements behind the dimension, to fill vector units
 LARGEST = 7  # radix
-# Reads lines from chunks, at an offset, with an extent along each dimension.
+# (chunks, offset, extent along each dimension) -> lines.
 Reader = Callable[[Sequence[Array], Sequence[Array | int], Sequence[int]], Array]
 
 
@@ -47,7 +47,7 @@ class Cached(Engine[Array]):
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
-        """The dimensions it takes; a single device uses all cores for many lines instead."""
+        """A single device uses all cores for many lines instead."""
         if site.large and not site.alone:
             pairs, last = zip(lines.dims, lines.lengths, strict=True), len(lines.block) - 1
             near = (d for d, n in pairs if (not is_awkward(n, True) if d == last else by_columns(lines.block, d, n)))
@@ -62,13 +62,13 @@ class Cached(Engine[Array]):
         return max(PLANE_BYTES, NARROWEST * max(lines.lengths) * itemsize)
 
     def apply(self, block: Array, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Array:
-        with jax.named_scope("fft"):  # profiles find it by this name, like XLA's
+        with jax.named_scope("fft"):  # profiles find it by this name
             return in_place(block, tuple(d for d in dims if block.shape[d] > 1), sign, grid, first)
 
 
 def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plain: bool = False) -> Array:
-    """Transforms dimensions of a complex block, unscaled, divided along a grid if that fits. If `plain`, the block is
-    one array, not joined from chunks, and lines are read from it."""
+    """Transforms dimensions of a complex block, unscaled, divided along a grid if that fits. A `plain` block is one
+    array, not joined from chunks."""
     grid, small = grid_of(block.shape, block.dtype.itemsize, grid), block.nbytes < SMALL_BYTES
     chunks = cut(block, grid)
     for near in together(block.shape, block.dtype.itemsize, dims):
@@ -79,8 +79,7 @@ def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plai
 
 def grid_of(shape: Sequence[int], itemsize: int, grid: Grid) -> Grid:
     """The grid by which `in_place` cuts a block. A small one with odd rows, as of half a spectrum, is joined: it
-    compiles in two thirds of the time, and runs as fast or faster.
-    """
+    compiles faster."""
     odd = math.prod(shape) * itemsize < SMALL_BYTES and shape[-1] * itemsize % CACHE_LINE
     return grid if fits(shape, grid) and not odd else ()
 
@@ -90,7 +89,7 @@ def by_columns(block: Sequence[int], dim: int, length: int) -> bool:
 
 
 def together(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[tuple[int, ...]]:
-    """Groups of dimensions done at once: the last two if their plane fits in the cache, else one by one."""
+    """Groups of dimensions done at once: the last two if their plane fits in the cache."""
     left, pair = sorted(dims), [len(block) - 2, len(block) - 1]
     if left[-2:] == pair and math.prod(block[-2:]) * itemsize <= PLANE_BYTES:
         return [tuple(pair), *((dim,) for dim in left[:-2])]
@@ -99,7 +98,7 @@ def together(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[t
 
 @functools.lru_cache(maxsize=1024)
 def radices(length: int) -> tuple[int, ...]:
-    """Fours first, then the remaining prime factors in rising order."""
+    """Fours first, then the other primes in rising order."""
     fours, rest = 0, length
     while rest % 4 == 0:
         fours, rest = fours + 1, rest // 4
@@ -129,7 +128,7 @@ def _transformed(
         if block is not None and len(dims) > 1:
             key, chunk = next(iter(family.items()))
             read = functools.partial(from_block, first=corner(key, grid, chunk.shape))
-            # Only written to. With equal numbers the compiler would make copies.
+            # Only written to; with equal numbers the compiler would copy.
             family = {key: jnp.full_like(chunk, j) for j, (key, chunk) in enumerate(family.items())}
         done |= _swept(family, subgrid, dims, lines, read)
     return done
@@ -167,7 +166,6 @@ class Sweep(NamedTuple):
 
 
 def _sweeps(chunk: Array, grid: Grid, dims: tuple[int, ...]) -> Iterator[Sweep]:
-    """Loops over a few positions of one dimension at a time, and over the remainder."""
     parts = {dim: math.prod(p for d, p in grid if d == dim) for dim in dims}
     nbytes = math.prod(chunk.shape[d] * parts[d] for d in dims) * chunk.dtype.itemsize
     rows = chunk.ndim - 1 in dims
@@ -187,8 +185,8 @@ def _sweeps(chunk: Array, grid: Grid, dims: tuple[int, ...]) -> Iterator[Sweep]:
 
 
 def _lines(part: Array, dims: tuple[int, ...], sign: int, small: bool) -> Array:
-    """Transforms full lines: the last dimension by XLA, another by columns. A small block transposes its columns, so
-    that no stages are compiled; barriers keep XLA from fusing the transposes."""
+    """Transforms full lines: the last dimension by XLA, others by columns. A small block transposes them instead of
+    compiling stages; barriers keep XLA from fusing the transposes."""
     if dims[-1] == part.ndim - 1:
         part, dims = _rows(part, sign), dims[:-1]
     for dim in dims:
@@ -206,8 +204,8 @@ def _rows(part: Array, sign: int) -> Array:
 
 
 def _columns(lines: Array, sign: int) -> Array:
-    """FFT along dimension 0 of (N, columns), in stages of (left, done, columns). The barrier loads lines into the cache
-    first: the first stage would not read them as vectors."""
+    """FFT along dimension 0 of (N, columns), in stages of (left, done, columns). The barrier loads lines into the
+    cache, as the first stage would not read them as vectors."""
     shape, left = lines.shape, lines.shape[0]
     lines = lax.optimization_barrier(lines)[:, None]
     for radix in radices(left):
@@ -234,5 +232,4 @@ def _butterfly(x: Sequence[Array], sign: int) -> list[Array]:
 
 
 def _quarter(x: Array, sign: int) -> Array:
-    """sign i x, without a product."""
     return lax.complex(-sign * jnp.imag(x), sign * jnp.real(x))

@@ -25,7 +25,7 @@ from ..operators.trig import Ends, Trig, divided
 
 def transform(block: Array, dim: int, matrix: Trig) -> Array:
     """M x along a dimension of a real block, unscaled. Costs about 2.5 N log2 N flops a line, twice that for type I,
-    and memory for one complex spectrum. Sources: J. Makhoul, "A fast cosine transform in one and two dimensions"
+    and one complex spectrum of memory. Sources: J. Makhoul, "A fast cosine transform in one and two dimensions"
     (1980); S. C. Chan and K. L. Ho, "Direct methods for computing discrete sinusoidal transforms" (1990)."""
     columns = divided(matrix.column_ends, matrix.weights[1])  # the FFTs compute K W
     kernel = _cosines if matrix.family == "cos" else _sines
@@ -125,7 +125,6 @@ def _diagonal(length: int, ends: Ends) -> np.ndarray:
 
 
 def _times(x: Array, dim: int, factors: np.ndarray) -> Array:
-    """Multiplies a dimension by factors, rounded to the block's type."""
     if (factors == 1).all():
         return x
     return x * factors.astype(x.dtype).reshape(line_shape(dim, x.ndim))

@@ -1,10 +1,9 @@
-"""XLA's own FFT of dimensions that no mesh axis cuts, fastest along the last ones; others are transposed there and
-back. Long lengths with a large prime use a chirp, by platform in one of three ways (bluestein.py).
+"""XLA's own FFT of dimensions that no mesh axis cuts; all but the last are transposed there and back. Long lengths with
+a large prime use a chirp (bluestein.py).
 
 XLA's FFT on a GPU writes to a second array, and cuFFT needs a workspace. If memory is short, a loop transforms a batch
-of lines at a time in place, and copies only the batch: 2048^3 complex64, 64 GiB, takes 64.1 GiB if the input is
-donated, else 128.1 (XLA's compiler for an H200, without the workspace). Invariant: the array keeps its row-major
-layout. Otherwise XLA transposes it for the whole loop, at one or two arrays more.
+of lines at a time in place. Invariant: the array keeps its row-major layout; otherwise XLA transposes it for the whole
+loop, at one or two arrays more.
 """
 
 import dataclasses
@@ -24,21 +23,21 @@ from ..machine.machine import Work
 from .base import Engine, Lines, Offer, Site, flops_of
 from .bluestein import chirp_fft, folds, is_awkward
 
-# Passes over a block on a matrix unit: per dimension for transposes, and per stage for three real products,
-# which read and write planes. Fitted to the cycles of TPU v3 and v5p.
+# Passes over a block on a matrix unit: transposes per dimension, and three real products per stage. Fitted to the
+# cycles of TPU v3 and v5p.
 UNIT_PASSES = 3
 STAGE_PASSES = 5
-CALL_DIMS = 3  # most dimensions of one call
-MOVED_PASSES = 4  # on a GPU, if dimensions are behind the lines: all is transposed there and back
+CALL_DIMS = 3  # most of one call
+MOVED_PASSES = 4  # on a GPU, for transposes if dimensions are behind the lines
 BATCH_BYTES = 2**25  # a batch and its transform about fill the second-level cache of an H100 or H200
-COPIES = 5  # of a batch: sliced, in lines, transformed, transposed back, and a workspace
-LIMIT = 2**31  # bound on positions, which a loop counts in 32 bits
+COPIES = 5  # of a batch: sliced, in lines, transformed, transposed back, workspace
+LIMIT = 2**31  # bound on positions, counted in 32 bits
 
 
 @dataclasses.dataclass(frozen=True)
 class Xla(Engine[Array]):
     by_xla: ClassVar[bool] = True
-    chirp: bool = False  # a length has a large prime and uses longer lines
+    chirp: bool = False  # longer lines for a large prime
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
@@ -58,11 +57,11 @@ class Xla(Engine[Array]):
         return "chirp" if self.chirp else "xla"
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Products on a matrix unit, else 5 N log2 N flops a line; dimensions behind are transposed there and back."""
+        """Products on a matrix unit, else 5 N log2 N flops a line; transposes if dimensions are behind."""
         points, wide = lines.points, 2 if self.chirp and not chip.cached else 1
         moved = any(d not in lines.dims for d in range(min(lines.dims), len(lines.block)))
-        copies = 2 if chip.cached and not self.chirp else 3 * wide  # XLA for CPUs transposes into the result
-        if chip.switched and not self.chirp:  # the result, cuFFT's workspace, and lines of dimensions that are moved
+        copies = 2 if chip.cached and not self.chirp else 3 * wide  # CPUs transpose into the result
+        if chip.switched and not self.chirp:  # result, workspace of cuFFT, moved lines
             several = len(lines.dims) > CALL_DIMS
             copies = 2 + (moved or several) + several
         alive = (math.prod(lines.block) + copies * points) * itemsize
@@ -106,7 +105,7 @@ def _with_chirps(block: Array, dims: tuple[int, ...], sign: int, way: str) -> Ar
 
 
 def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
-    """Three dimensions per call, without jnp.fft, which takes JAX longer to trace. Backward XLA divides by N."""
+    """Three dimensions per call, not by jnp.fft, which traces longer. Backward XLA divides by N."""
     while dims:
         last, dims = dims[-CALL_DIMS:], dims[:-CALL_DIMS]
         order = (*(d for d in range(block.ndim) if d not in last), *last)
@@ -120,8 +119,8 @@ def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def balanced(length: int, side: int) -> tuple[int, ...]:
-    """Factors of at most `side` for the stages of a transform by products; a large prime is one factor. Up to twice the
-    side one product is cheaper than two stages."""
+    """Factors of at most `side` for transforms by products; a large prime is one factor. Up to twice the side one
+    product is cheaper than two stages."""
     if length <= 2 * side:
         return (length,)
     low = max((d for d in range(2, side + 1) if length % d == 0), default=1)
@@ -130,14 +129,14 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def stages(length: int, side: int) -> tuple[int, ...]:
-    """Factors of the products of a transform on a matrix unit; a chirp takes both directions over twice the points."""
+    """Factors of products on a matrix unit; a chirp takes both directions over twice the points."""
     rows, columns = folds(length)
     return (rows, columns, columns, rows) * 2 if is_awkward(length) else balanced(length, side)
 
 
 @dataclasses.dataclass(frozen=True)
 class Batched(Engine[Array]):
-    """XLA's FFT in batches. They cost more passes, so a search takes them only if one call exceeds memory."""
+    """XLA's FFT in batches. They cost more passes, so a search takes them only if memory is short."""
 
     by_xla: ClassVar[bool] = True
     name = "batched"
@@ -153,7 +152,6 @@ class Batched(Engine[Array]):
         batch = COPIES * max(BATCH_BYTES, max(lines.lengths) * itemsize)
         alive = (math.prod(lines.block) + lines.points) * itemsize + batch
         runs = _runs(lines.block, lines.dims, itemsize)
-        # Batches are taken out, transformed and put back, and transposed there and back if dimensions are behind.
         passes = sum(2 * (2 + many + (first + many < len(lines.block))) for first, many in runs)
         nbytes = passes * lines.points * itemsize
         return dataclasses.replace(XLA.work(lines, itemsize, chip), memory_bytes=nbytes, peak_bytes=alive)
@@ -174,7 +172,7 @@ def fits(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> bool:
 
 
 def _runs(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> list[tuple[int, int]]:
-    """(first, number) of neighbouring dimensions that a batch holds together, last first."""
+    """(first, number) of neighbouring dimensions that a batch holds, last first."""
     runs: list[tuple[int, int]] = []
     for dim in sorted(dims, reverse=True):
         first, many = runs[-1] if runs else (-1, 0)

@@ -26,9 +26,8 @@ Dims = tuple[int, ...]
 def reduced(
     stored: Array, layout: Layout, mapped: frozenset[str], how: str, dims: Dims, dtype: DTypeLike | None
 ) -> Array:
-    """A stored array, or its block inside shard_map, reduced by "sum", "mean", "max" or "min" along dimensions.
-
-    The dimensions stay, one element long. `dtype` is the type of a sum or mean; None as in `jax.numpy`.
+    """A stored array, or its block inside shard_map, reduced by "sum", "mean", "max" or "min" along dimensions, which
+    stay, one element long. `dtype` is the type of a sum or mean; None as in `jax.numpy`.
     """
     over = tuple(sorted(mapped & {axis for dim in dims for axis in layout.axes[dim]}))
     if how in ("sum", "mean"):
@@ -52,7 +51,7 @@ def _added(x: Array, layout: Layout, how: str, dims: Dims, over: tuple[str, ...]
     if how == "sum":
         return _summed(jnp.sum(x, dims, dtype, keepdims=True), over)
     result = jax.eval_shape(functools.partial(jnp.mean, dtype=dtype), jax.ShapeDtypeStruct((1,), x.dtype)).dtype
-    half = jnp.issubdtype(result, jnp.floating) and result.itemsize < 4  # summed in float32, as in jax.numpy.mean
+    half = jnp.issubdtype(result, jnp.floating) and result.itemsize < 4  # in float32, as in jax.numpy.mean
     total = _summed(jnp.sum(x, dims, np.float32 if half else result, keepdims=True), over)
     return (total / math.prod(float(layout.shape[dim]) for dim in dims)).astype(result)
 
@@ -65,7 +64,7 @@ def _summed(y: Array, over: tuple[str, ...]) -> Array:
 
 
 def _farthest(x: Array, how: str, dims: Dims, over: tuple[str, ...]) -> Array:
-    """The largest or smallest; NaN is detected separately, since CPUs lose it between devices."""
+    """The largest or smallest; NaN is detected separately: CPUs lose it between devices."""
     most, over_devices = (jnp.max, lax.pmax) if how == "max" else (jnp.min, lax.pmin)
     floats = jnp.issubdtype(x.dtype, jnp.floating)
     lost = jnp.isnan(x) if floats else lax.full_like(x, False, bool)
@@ -93,16 +92,15 @@ def positions(layout: Layout, dim: int, limit: int) -> tuple[Array, Array]:
 
 
 def cleared(block: B, layout: Layout, dim: int, limit: int) -> B:
-    """The block with zeros in its padding and from index `limit` on."""
     data = positions(layout, dim, limit)[1].reshape(line_shape(dim, layout.ndim))
     return jax.tree.map(lambda part: jnp.where(data, part, 0), block)
 
 
-Entry = range | int | None  # rows of a dimension, one row, or a new dimension
+Entry = range | int | None  # rows, one row, or a new dimension
 
 
 def entries_of(index: object, shape: tuple[int, ...]) -> tuple[Entry, ...]:
-    """A range or integer for each dimension, and None for each new one; IndexError or TypeError if invalid."""
+    """A range or integer for each dimension, None for each new one; IndexError or TypeError if invalid."""
     given = list(index) if isinstance(index, tuple) else [index]
     named = sum(one is not None and one is not Ellipsis for one in given)
     if named > len(shape):
@@ -135,7 +133,7 @@ def _entry(one: object, n: int) -> range | int:
 
 
 def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, ...]) -> None:
-    """Raises NotImplementedError if shard_map maps only some of the mesh axes along which rows move."""
+    """Raises NotImplementedError if shard_map maps only some axes along which rows move."""
     for dim, entry in enumerate(one for one in entries if one is not None):
         if mapped and entry != range(layout.shape[dim]) and not mapped.issuperset(layout.axes[dim]):
             raise NotImplementedError(
@@ -145,7 +143,7 @@ def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, .
 
 
 def layout_of(layout: Layout, entries: tuple[Entry, ...]) -> Layout:
-    """The layout of a slice: an integer leaves one element without cuts."""
+    """The layout of a slice; an integer leaves one element without cuts."""
     dim = 0
     for entry in entries:
         if entry is None:
@@ -203,7 +201,7 @@ def _moved(stored: Array, layout: Layout, dim: int, rows: range, mapped: frozens
 
 
 def _hops(before: Layout, after: Layout, dim: int, rows: range) -> dict[int, list[tuple[int, int]]]:
-    """The (source, target) pairs of shards with rows to send, by distance."""
+    """The (source, target) shards with rows to send, by distance."""
     starts, counts = before.starts(dim), before.counts(dim)
     first, many = after.starts(dim), after.counts(dim)
     hops: dict[int, list[tuple[int, int]]] = {}

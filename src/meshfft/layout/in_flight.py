@@ -1,8 +1,8 @@
 """Launches programs on virtual CPU devices one at a time, because XLA deadlocks when too many are queued.
 
 XLA admits 32 programs at a time to a CPU device. A further launch blocks a thread that earlier collectives need, and
-after 40 seconds XLA ends the process. So an eager call waits for its input and for the previous program. One program
-keeps all devices busy, so this costs no throughput.
+after 40 seconds XLA ends the process. So an eager call waits for its input and for the previous program. Throughput is
+the same, since one program keeps all devices busy.
 
 Invariant: no other program launched here runs when one is launched.
 """
@@ -18,16 +18,16 @@ from jax import Array
 from jax.sharding import Sharding
 
 T = TypeVar("T")
-SMALL = 2**16  # size of a result that may be kept until the next launch
+SMALL = 2**16  # size of a result that is kept until the next launch
 
 
-class _Turn:  # one per process, since all CPU devices share XLA's thread pool
-    lock = threading.RLock()  # for launching
-    last: Array | None = None  # a result of the last program if that may still run
+class _Turn:  # one per process: CPU devices share XLA's threads
+    lock = threading.RLock()
+    last: Array | None = None  # result of the last program, if that may still run
 
 
 def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
-    """program(arrays, *rest) of a compiled program, launched in sequence; `arrays` is a pytree."""
+    """program(arrays, *rest), launched in sequence; `arrays` is a pytree."""
     crowded, values = False, []
     for leaf in jax.tree.leaves(arrays):
         if isinstance(leaf, jax.Array):
@@ -43,7 +43,7 @@ def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
     with _Turn.lock:
         known = _last_has_ended()
         results = program(arrays, *rest)
-        last = _concrete(jax.tree.leaves(results)[-1])  # each is ready when all are
+        last = _concrete(jax.tree.leaves(results)[-1])  # all are ready when one is
         if last is not None and not (known and math.prod(last.shape) <= SMALL):
             last.block_until_ready()
             last = None
@@ -52,11 +52,11 @@ def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
 
 
 def _last_has_ended() -> bool:
-    """Waits for the last program; False if its result was deleted or donated, so its end is unknown."""
+    """Waits for the last program; False if its result was deleted or donated."""
     try:
         if _Turn.last is not None:
             _Turn.last.block_until_ready()
-    except RuntimeError:  # deleted, or it failed; whoever holds its results gets that error
+    except RuntimeError:  # deleted, or it failed; whoever holds its results gets the error
         return False
     return True
 
@@ -70,6 +70,5 @@ def _concrete(x: object) -> Array | None:
 
 @functools.lru_cache(maxsize=1024)
 def _on_cpus(sharding: Sharding) -> bool:
-    """Whether an array is on several CPU devices."""
     first, *others = tuple[jax.Device, ...](sharding.device_set)
     return bool(others) and first.platform == "cpu"

@@ -1,8 +1,8 @@
 """Layouts: the mesh axes that cut each array dimension, and the positions of every device.
 
 A dimension of n positions is cut by mesh axes a_1, a_2, ... (outermost first). Cut j gives each of its p_j parts a span
-of s_j positions; the device with indices i_1, i_2, ... has the s_last positions from i_1 s_1 + i_2 s_2 + ... on.
-Spans need not divide: p_j s_j >= s_(j-1), with s_0 = n, and positions beyond the span above are padding.
+of s_j positions; the device with indices i_1, i_2, ... has the s_last positions from i_1 s_1 + i_2 s_2 + ... on. Spans
+need not divide: p_j s_j >= s_(j-1), s_0 = n, and positions beyond the span above are padding.
 
 Invariant: each block has its logical positions first and padding last, and padding is never read.
 """
@@ -17,14 +17,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-AXES = "xyzw"  # names of the mesh axes for these dimensions
+AXES = "xyzw"  # mesh axes
 T = TypeVar("T")
 AnyMesh = Mesh | AbstractMesh
 Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]
 
 
 def hashed_once(record: type[T]) -> type[T]:
-    """A frozen dataclass that caches its hash: every call looks up plans by nested records."""
+    """A frozen dataclass that caches its hash: every call looks up plans."""
     of_fields = record.__hash__
 
     def kept(self: T) -> int:
@@ -32,7 +32,7 @@ def hashed_once(record: type[T]) -> type[T]:
             object.__setattr__(self, "_hash", of_fields(self))
         return int(self.__dict__["_hash"])
 
-    def state(self: T) -> dict[str, object]:  # string hashes differ between processes
+    def state(self: T) -> dict[str, object]:  # hashes of strings differ between processes
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     record.__hash__, record.__getstate__ = kept, state  # type: ignore[method-assign,assignment]
@@ -40,7 +40,7 @@ def hashed_once(record: type[T]) -> type[T]:
 
 
 class Cut(NamedTuple):
-    """A mesh axis that cuts a dimension: its name, its size, and the positions of each part."""
+    """A mesh axis that cuts a dimension: name, parts, and positions of each part."""
 
     axis: str
     parts: int
@@ -53,8 +53,6 @@ Cuts = tuple[Cut, ...]
 @hashed_once
 @dataclasses.dataclass(frozen=True, repr=False)
 class Layout:
-    """The logical shape of an array and the cuts of each dimension."""
-
     shape: tuple[int, ...]
     cuts: tuple[Cuts, ...]
 
@@ -64,7 +62,7 @@ class Layout:
 
     @functools.cached_property
     def block(self) -> tuple[int, ...]:
-        """Shape of each device's block, padding included."""
+        """Each device's block, padding included."""
         return tuple(cuts[-1].span if cuts else n for n, cuts in zip(self.shape, self.cuts, strict=True))
 
     @functools.cached_property
@@ -89,16 +87,15 @@ class Layout:
 
     @functools.cached_property
     def even(self) -> bool:
-        """True without padding: the stored array is the logical one."""
         return self.storage == self.shape
 
     @property
     def tail(self) -> bool:
-        """True if all padding is at the end of each dimension of the stored array."""
+        """True if padding is at the end of each stored dimension only."""
         return all(nested(cuts) for cuts in self.cuts)
 
     def within(self, mapped: frozenset[str]) -> tuple[int, ...]:
-        """Shape of the stored array inside a shard_map over some mesh axes: one block along these."""
+        """Shape of the stored array inside a shard_map over some mesh axes."""
         parts = (math.prod(cut.parts for cut in cuts if cut.axis not in mapped) for cuts in self.cuts)
         return tuple(block * many for block, many in zip(self.block, parts, strict=True))
 
@@ -108,11 +105,10 @@ class Layout:
         return np.array([sum(i * cut.span for i, cut in zip(at, self.cuts[dim], strict=True)) for at in index])
 
     def positions(self, dim: int) -> np.ndarray:
-        """Position of each index of the stored dimension; padding continues the count."""
+        """Position of each stored index; padding continues the count."""
         return (self.starts(dim)[:, None] + np.arange(self.block[dim])).ravel()
 
     def counts(self, dim: int) -> np.ndarray:
-        """Number of logical positions in each shard."""
         counts = np.array([self.shape[dim]])
         for cut in self.cuts[dim]:
             counts = np.clip(counts[:, None] - np.arange(cut.parts) * cut.span, 0, cut.span).ravel()
@@ -130,18 +126,16 @@ class Layout:
         return Layout(tuple(shape), tuple(every))
 
     def resize(self, dim: int, size: int) -> "Layout":
-        """The layout with another size of one dimension, cut by the same axes into equal blocks."""
+        """Another size of one dimension, cut by the same axes into equal blocks."""
         if size == self.shape[dim]:
             return self
         return self.replace(dim, size, even_cuts(size, [cut[:2] for cut in self.cuts[dim]]))
 
     def along(self, dims: Iterable[int]) -> "Layout":
-        """The layout of some of the dimensions."""
         dims = tuple(dims)
         return Layout(tuple(self.shape[d] for d in dims), tuple(self.cuts[d] for d in dims))
 
     def without(self, dims: Iterable[int]) -> "Layout":
-        """The layout of the other dimensions."""
         return self.along(sorted({*range(self.ndim)}.difference(dims)))
 
     def insert(self, dim: int, size: int, cuts: Cuts) -> "Layout":
@@ -166,13 +160,11 @@ def axis_sizes(mesh: AnyMesh | None) -> dict[str, int]:
 
 
 def axes_of(mesh: AnyMesh | None, kind: AxisType) -> frozenset[str]:
-    """The mesh axes of a kind: Explicit (cuts are part of the type), Auto or Manual."""
     kinds = () if mesh is None else zip(mesh.axis_names, mesh.axis_types, strict=True)
     return frozenset(name for name, one in kinds if one == kind)
 
 
 def mapped_axes(mesh: AnyMesh | None) -> frozenset[str]:
-    """The Manual mesh axes, along which the caller's shard_map has cut its arrays."""
     return axes_of(mesh, AxisType.Manual)
 
 
@@ -181,7 +173,7 @@ def spec_of(axes: Iterable[tuple[str, ...]]) -> PartitionSpec:
 
 
 def nested(cuts: Cuts) -> bool:
-    """True if each cut divides the span above it, so that shards in ring order have no gaps."""
+    """True if each cut divides the span above: shards in ring order have no gaps."""
     return all(outer.span == inner.parts * inner.span for outer, inner in itertools.pairwise(cuts))
 
 
@@ -190,7 +182,7 @@ def real_cuts(cuts: Cuts) -> Cuts:
 
 
 def even_cuts(size: int, axes: Sequence[tuple[str, int]]) -> Cuts:
-    """Cuts `size` positions by the (name, parts) pairs into equal blocks, padded at the tail only."""
+    """Cuts of `size` positions by (name, parts) pairs into equal blocks, padded at the tail only."""
     block = -(-size // math.prod(parts for _, parts in axes))
     spans = [block * math.prod(parts for _, parts in axes[j + 1 :]) for j in range(len(axes))]
     return tuple(Cut(name, parts, span) for (name, parts), span in zip(axes, spans, strict=True))
@@ -229,7 +221,6 @@ def from_block(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) ->
 
 
 def dim_name(dim: int, ndim: int) -> str:
-    """X, Y, Z, W, U, V, or D0, D1, ... for more than six dimensions."""
     return "XYZWUV"[dim] if ndim <= 6 else f"D{dim}"
 
 
@@ -238,7 +229,7 @@ def resized(layout: Layout, dims: tuple[int, ...], sizes: tuple[int, ...]) -> La
 
 
 def line_shape(dim: int, ndim: int) -> tuple[int, ...]:
-    """The shape that makes numbers along one dimension broadcast over the rest."""
+    """The shape that makes numbers along one dimension broadcast."""
     return tuple(-1 if d == dim else 1 for d in range(ndim))
 
 
@@ -259,7 +250,7 @@ def _axes_of(entry: object) -> tuple[str, ...]:
 
 
 def meshes(shape: Sequence[int], count: int, alike: bool) -> Iterator[tuple[AbstractMesh, PartitionSpec]]:
-    """Every mesh of `count` devices with its spec; factors fall over dimensions of one size if `alike`."""
+    """Every mesh of `count` devices with its spec; if `alike`, dimensions of one size have falling factors."""
     divisors = [[p for p in range(min(n, count), 0, -1) if count % p == 0] for n in shape]
     for factors in itertools.product(*divisors):
         pairs = itertools.combinations(zip(shape, factors, strict=True), 2)

@@ -2,8 +2,7 @@
 
     bytes of a device's block <= bytes of the device's memory, or of its share of the host's
 
-One array is compared with all memory; `Plan.peak_bytes` counts several. While JAX traces, memory is unknown. The host's
-free memory is what its containers and jobs may use.
+One array is compared with all memory; `Plan.peak_bytes` counts several.
 """
 
 import contextlib
@@ -23,13 +22,13 @@ from jax.sharding import AbstractMesh, Mesh, Sharding
 from ..numerics.units import quantity
 from .layout import AnyMesh, Layout
 
-COUNTED = 2**63 - 1  # bytes of an array over all devices, beyond which XLA ends the process
-CGROUPS = {  # by their names in /proc/self/cgroup, version 2 and 1: limit, use, and cached files that can be dropped
+COUNTED = 2**63 - 1  # bytes over all devices, beyond which XLA ends the process
+CGROUPS = {  # names in /proc/self/cgroup, version 2 and 1: limit, use, droppable cached files
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 KEPT_BYTES = 2**17
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the numbers of glibc's mallopt
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 
 
 class Room(NamedTuple):
@@ -41,20 +40,18 @@ class Room(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def host() -> Room:
-    """All memory of this host; infinite if unknown."""
     known = hasattr(os, "sysconf") and {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= os.sysconf_names.keys()
     return Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else float("inf"), "this host")
 
 
 def allocated(devices: Sequence[jax.Device]) -> int | None:
-    """The most bytes that one of the devices has held in this process; None if they do not count them."""
+    """Most bytes that one of the devices has held; None if they do not count them."""
     stats = [device.memory_stats() or {} for device in devices]
     return max((one["peak_bytes_in_use"] for one in stats if "peak_bytes_in_use" in one), default=None)
 
 
 @functools.lru_cache(maxsize=64)
 def room(devices: tuple[jax.Device, ...]) -> Room:
-    """The memory of each device; CPU devices share the host's."""
     near = [device for device in devices if device.process_index == jax.process_index()]
     if not near:
         return Room(float("inf"), "another process")
@@ -82,7 +79,7 @@ def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -
 
 
 def room_of(x: object, mesh: AnyMesh | None) -> Room | None:
-    """The memory of each device of an array; None while JAX traces, or for a described mesh."""
+    """Memory of each device of an array; None while JAX traces, or for a described mesh."""
     if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
         return None
     if mesh is None:
@@ -101,13 +98,13 @@ def _room_on(mesh: Mesh) -> Room:
 
 
 def device_bytes(device: jax.Device) -> int:
-    """Bytes free on an accelerator; without statistics, on the host, which also holds the array once."""
+    """Bytes free on an accelerator; without statistics, on the host."""
     stats = device.memory_stats() or {}
     return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else available_bytes()
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """Bytes this process can still allocate on the host, in all its control groups; `root` has the system's files."""
+    """Bytes this process can still allocate on the host, in all its control groups."""
     line = re.search(r"MemAvailable: +(\d+) kB", _text(root / "proc/meminfo"))
     machine = int(line[1]) * 1024 if line else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *_left_in_cgroups(root)])
@@ -131,7 +128,7 @@ def _left_in_cgroups(root: Path) -> Iterator[int]:
 def peak_resident() -> int:
     if line := re.search(r"VmHWM:\s+(\d+) kB", _text(Path("/proc/self/status"))):
         return int(line[1]) * 1024
-    import resource  # Windows does not have it, and on Linux it may report a parent's
+    import resource  # Windows lacks it; on Linux it may report a parent's
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
@@ -145,7 +142,7 @@ def _text(file: Path) -> str:
 
 
 def give_back_memory() -> None:
-    """Makes glibc return freed memory to the system; it would keep up to 64 MB of each size a thread."""
+    """Makes glibc return freed memory; it would keep 64 MB of each size a thread."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(MMAP_THRESHOLD, KEPT_BYTES)

@@ -1,6 +1,6 @@
-"""Moves of mesh axes from one dimension to another, and those that may lie on the way to a goal.
+"""Moves of mesh axes from one dimension to another, on the way to a goal.
 
-Invariant: a move changes the cuts of two dimensions; the layout after it has the same devices.
+Invariant: a move changes the cuts of two dimensions, not the devices.
 """
 
 import functools
@@ -13,7 +13,7 @@ from .layout import Cut, Cuts, Layout, dim_name, even_cuts, join_axes, nested, r
 
 
 class AxisMove(NamedTuple):
-    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end if they do not divide it."""
+    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end if uneven."""
 
     source: int
     target: int
@@ -42,14 +42,14 @@ class AxisMove(NamedTuple):
         return f"{join_axes(self.axes)}: {dim_name(self.source, layout.ndim)} -> {dim_name(self.target, layout.ndim)}"
 
 
-@functools.lru_cache(maxsize=2**14)  # searches reach a layout by many ways, and again for every order of the devices
+@functools.lru_cache(maxsize=2**14)
 def moves_from(
     layout: Layout, goal: Layout | None, todo: frozenset[int], once: bool
 ) -> tuple[tuple[AxisMove, Layout], ...]:
     """Moves, with the layout after each, out of dimensions in `todo` or whose cuts differ from the goal's.
 
-    A mesh axis of one device cuts nothing: where it may stay it begins no move. With `once` axes avoid dimensions that
-    are still to be opened, so that each moves once.
+    A mesh axis of one device begins no move where it may stay. With `once` axes avoid dimensions still to be opened, so
+    that each moves once.
     """
     found = list[AxisMove]()
     for source, cuts in enumerate(layout.cuts):
@@ -65,14 +65,14 @@ def moves_from(
 
 
 def at_once(moves: tuple[AxisMove, ...]) -> bool:
-    """Whether one exchange can do all moves: onto one dimension or from one, no axis twice."""
+    """Whether one exchange does all moves: onto one dimension or from one, no axis twice."""
     axes = [axis for move in moves for axis in move.axes]
     ends = {move.source for move in moves}, {move.target for move in moves}
     return len(set(axes)) == len(axes) and 1 in map(len, ends)
 
 
 def _settled(goal: Layout | None, dim: int, cuts: Cuts) -> int:
-    """Number of outer cuts that may stay: the goal's, or without a goal all that nest."""
+    """Number of outer cuts that may stay: the goal's; without a goal, all that nest."""
     if goal is None:
         return max(j for j in range(len(cuts) + 1) if nested(cuts[:j]))
     pairs = zip(cuts, goal.cuts[dim], strict=False)
@@ -80,7 +80,6 @@ def _settled(goal: Layout | None, dim: int, cuts: Cuts) -> int:
 
 
 def _leaving(goal: Layout | None, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[AxisMove]:
-    """Moves to equal blocks, and to the goal's own cuts if those differ."""
     equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
     yield AxisMove(source, target, equal)
     if goal is not None:

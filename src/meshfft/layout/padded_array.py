@@ -1,6 +1,5 @@
 """Padded arrays: sharded arrays of any size, and `gather`, which brings any array to the host.
 
-JAX shards a dimension only in equal parts, so these arrays are stored with zeros after their logical positions.
 Invariant: padding is zero in values and gradients, so sums, norms and dot products of stored and logical arrays agree.
 """
 
@@ -56,12 +55,11 @@ class PaddedArray(NumpyFace):
         more, layout = np.ndim(self.stored) - self.full_layout.ndim, self.full_layout
         if more <= 0:
             return layout.along(range(-more, layout.ndim))
-        shown = getattr(self.sharding, "spec", ())[:more]  # a traced array shows none under Auto axes
+        shown = getattr(self.sharding, "spec", ())[:more]  # under Auto axes a traced array shows none
         return from_spec(self.stored.shape[:more], axis_sizes(self.home), shown) + layout
 
     @property
     def lead(self) -> Layout:
-        """The layout of the leading dimensions that `vmap` removed."""
         fewer = max(0, self.full_layout.ndim - np.ndim(self.stored))
         return self.full_layout.along(range(fewer))
 
@@ -71,7 +69,7 @@ class PaddedArray(NumpyFace):
         if known and isinstance(self.sharding, NamedSharding):
             return self.sharding.mesh
         here = jax.sharding.get_abstract_mesh()
-        if mapped_axes(self.home) and not mapped_axes(here):  # made inside a caller's shard_map, and now outside
+        if mapped_axes(self.home) and not mapped_axes(here):  # made inside a caller's shard_map, now outside
             around = (jax.typeof(self.stored).sharding.mesh, here)
             return next((mesh for mesh in around if not mesh.empty), self.home)
         return self.home
@@ -140,11 +138,10 @@ class PaddedArray(NumpyFace):
         return self.map(lambda x, new: new, PaddedArray(stored, self.full_layout, self.home))
 
     def _masked(self, stored: ArrayLike, layout: Layout) -> Array:
-        # Under jit JAX finds the devices of the mask, where an eager derivative shows only an abstract mesh.
+        # Under jit JAX finds the mask's devices; an eager derivative shows an abstract mesh.
         return _without_padding(jnp.asarray(stored), layout, self._mapped())
 
     def _with(self, stored: Array, layout: Layout) -> "Array | PaddedArray":
-        """A stored array made from this one, plain if the mesh divides it."""
         return padded(stored, layout, self.home, self)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
@@ -163,14 +160,14 @@ class PaddedArray(NumpyFace):
 
 
 class LaidOut(PaddedArray):
-    """One whose results are of its kind even where nothing is padded, so that their layouts are known."""
+    """A PaddedArray whose results keep their layout even without padding."""
 
 
 for _kind in (PaddedArray, LaidOut):
     jax.tree_util.register_dataclass(_kind, data_fields=("stored",), meta_fields=("full_layout", "home"))
 AnyStored = Array | PaddedArray
 OnePlane = ArrayLike | PaddedArray
-AnyArray = OnePlane | tuple[Any, ...]  # an array, or its planes
+AnyArray = OnePlane | tuple[Any, ...]  # an array, or planes
 T = TypeVar("T")
 
 
@@ -215,7 +212,7 @@ def stored_of(x: PaddedArray | T) -> Array | T:
 
 
 def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, source: object = None) -> Array | PaddedArray:
-    """A stored array, as a PaddedArray if it has padding, with the mesh and `vmap` dimensions of `source`."""
+    """A stored array, as a PaddedArray if it has padding, like `source` in mesh and `vmap` dimensions."""
     if isinstance(source, PaddedArray):
         layout, mesh = source.lead + layout, source.home
     kind = LaidOut if isinstance(source, LaidOut) else PaddedArray
@@ -227,7 +224,7 @@ def mapped(function: Callable[..., Array], first: Array, *others: Array) -> Arra
 @overload
 def mapped(function: Callable[..., Array], first: AnyStored, *others: AnyStored) -> AnyStored: ...
 def mapped(function: Callable[..., Array], first: AnyStored, *others: AnyStored) -> AnyStored:
-    """An elementwise function of plain or padded arrays that are stored alike."""
+    """An elementwise function of arrays that are stored alike."""
     return first.map(function, *others) if isinstance(first, PaddedArray) else function(first, *others)
 
 
@@ -235,9 +232,9 @@ _without_padding = jax.jit(without_padding, static_argnums=(1, 2))
 
 
 def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
-    """An operand as the layout stores it, or in a shape that broadcasts against that."""
+    """An operand as the layout stores it, or in a shape that broadcasts."""
     if isinstance(x, PaddedArray):
-        return x._masked(x.stored, x.layout)  # gradients must not reach the padding
+        return x._masked(x.stored, x.layout)  # gradients must not reach padding
     shape, offset = np.shape(x), layout.ndim - np.ndim(x)
     if not shape:
         return x
@@ -252,7 +249,7 @@ def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
             whole = library.take(whole, np.minimum(layout.positions(dim), n - 1), axis=dim - offset)
     mapped = mapped_axes(jax.sharding.get_abstract_mesh())
     for dim in range(offset, layout.ndim):
-        if whole.shape[dim - offset] != 1:  # every device of a shard_map has all of it
+        if whole.shape[dim - offset] != 1:  # every device has all of it
             whole = local_slice(whole, dim - offset, layout.cuts[dim], mapped)
     return whole.reshape((1,) * offset + whole.shape)
 

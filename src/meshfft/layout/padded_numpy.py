@@ -29,7 +29,7 @@ _sliced = jax.jit(sliced, static_argnums=(1, 2, 3, 4))
 
 
 class Refusal:
-    """Stands in for an array in jax.numpy: any use raises TypeError with the remedy."""
+    """Stands in for an array in jax.numpy: any use raises TypeError."""
 
     def __getattr__(self, name: str) -> object:
         raise TypeError(f"this is {REMEDY}")
@@ -52,11 +52,11 @@ def _operators(function: Callable[..., Array]) -> tuple[NumpyFunction, NumpyFunc
 
 
 class NumpyFace:
-    """Operators, reductions and slices of an array with `map`, a layout and a stored array."""
+    """Operators and reductions, for `map`, a layout and a stored array."""
 
     stored: Array
 
-    if TYPE_CHECKING:  # members of PaddedArray
+    if TYPE_CHECKING:  # of PaddedArray
 
         @property
         def layout(self) -> Layout: ...
@@ -89,7 +89,7 @@ class NumpyFace:
     __invert__ = _operator(operator.invert)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Self:
-        """NumPy's elementwise functions, and its operators with such an array, by those of `jax.numpy`."""
+        """NumPy's elementwise functions, by those of `jax.numpy`."""
         function, whole = getattr(jnp, ufunc.__name__, None), getattr(np, ufunc.__name__, None) is ufunc
         if method != "__call__" or options or not whole or function is None or ufunc.signature or ufunc.nout > 1:
             raise TypeError(f"np.{ufunc.__name__} meets {REMEDY}")

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from .layout import AnyMesh, Cuts, Layout, axes_of, axis_sizes, from_spec, line_shape, mapped_axes, spec_of
 
-RUN = 2**26  # bytes that all devices receive per chunk on the way to the host
+RUN = 2**26  # bytes per chunk on the way to the host
 
 
 def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
@@ -22,7 +22,6 @@ def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
 
 
 def with_axes(mesh: AnyMesh, kind: AxisType) -> AbstractMesh:
-    """The mesh with all axes of one kind: Manual as in a shard_map over them, Auto as XLA has them."""
     known = mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
     kinds = (kind,) * len(known.axis_names)
     return AbstractMesh(known.axis_sizes, known.axis_names, kinds, abstract_device=known.abstract_device)
@@ -34,7 +33,7 @@ def only(axes: Set[str], spec: PartitionSpec) -> PartitionSpec:
 
 
 def reshard(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
-    """The array cut by the Explicit axes of a spec; arrays that JAX makes itself have no mesh."""
+    """The array cut by a spec's Explicit axes; arrays that JAX makes itself have no mesh."""
     explicit = explicit_axes(mesh)
     if mesh is None or not explicit:
         return x
@@ -45,7 +44,7 @@ def reshard(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
 
 
 class Anchor(NamedTuple):
-    """An array of size zero that shows the devices of a mesh, which a transposed walk may lack."""
+    """An empty array that shows a mesh's devices, which a transposed walk may lack."""
 
     empty: Array
 
@@ -56,7 +55,6 @@ def anchor(values: Sequence[Array]) -> Anchor:
 
 
 def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]:
-    """An anchor for arrays made within `jit`, if nothing else shows the devices of the mesh."""
     hidden = explicit_axes(mesh) and jax.sharding.get_abstract_mesh().empty
     if hidden and isinstance(mesh, Mesh) and any(isinstance(x, jax.core.Tracer) for x in values):
         return (Anchor(jax.device_put(np.zeros(0, np.float32), NamedSharding(mesh, PartitionSpec()))),)
@@ -64,7 +62,6 @@ def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]
 
 
 def needs_anchor(mesh: AnyMesh | None) -> bool:
-    """True for a described mesh without a shard_map around, which would know its devices."""
     return isinstance(mesh, AbstractMesh) and not mapped_axes(mesh)
 
 
@@ -85,14 +82,14 @@ def without_padding(stored: Array, layout: Layout, mapped: frozenset[str], fill:
     for dim, (size, extent) in enumerate(zip(layout.shape, layout.storage, strict=True)):
         if size < extent:
             kept = jnp.asarray(local_slice(layout.logical(dim), 0, layout.cuts[dim], mapped))
-            # Newer JAX requires mask and array to be cut alike in a transpose.
+            # Newer JAX requires mask and array to be cut alike.
             kept = lax.full_like(stored, True, bool) & kept.reshape(line_shape(dim, stored.ndim))
             stored = jnp.where(kept, stored, jnp.asarray(fill, stored.dtype))
     return stored
 
 
 def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
-    """Mesh axes in mesh order, as `lax.ppermute` counts devices, and the device at each position along `names`."""
+    """Mesh axes in mesh order, as `lax.ppermute` counts; the device at each position along `names`."""
     ordered = tuple(sorted(names, key=jax.sharding.get_abstract_mesh().axis_names.index))
     sizes = [lax.axis_size(name) for name in ordered]
     grid = np.arange(math.prod(sizes)).reshape(sizes)
@@ -100,7 +97,7 @@ def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
 
 
 def varying(values: Sequence[ArrayLike], axes: frozenset[str]) -> list[Array]:
-    """The values, marked as varying over these Manual axes and over those of all values."""
+    """The values, marked as varying over these Manual axes and over each other's."""
     union = axes.union(*map(varies_over, values))
     return [lax.pcast(value, tuple(sorted(union - varies_over(value))), to="varying") for value in values]
 
@@ -110,7 +107,7 @@ def varies_over(value: object) -> frozenset[str]:
 
 
 def to_host(y: ArrayLike) -> np.ndarray:
-    """A NumPy array; if other processes hold shards, all of them must call this, and get RUN bytes at a time."""
+    """A NumPy array, in all processes that hold shards, RUN bytes at a time."""
     if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable:
         return np.asarray(y)
     if not y.addressable_shards:

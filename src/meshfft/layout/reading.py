@@ -1,8 +1,7 @@
 """Reading: the layout and mesh of an array as its caller has it, and whether it is as a plan takes it.
 
-Outside `jit` every array shows its sharding. Inside, cuts by Explicit axes are part of its type, and cuts by Auto axes
-are known to the caller only. Manual axes have cut the array in a caller's `shard_map`: layouts describe the logical
-array, and one block of it is seen.
+Outside `jit` every array shows its sharding. Inside, cuts by Explicit axes are part of its type; only the caller knows
+cuts by Auto axes. In a caller's `shard_map`, layouts describe the logical array.
 """
 
 import functools
@@ -30,7 +29,7 @@ class Seen(NamedTuple):
 
 
 def seen(x: AnyStored, spec: Spec | None) -> Seen:
-    """The layout and mesh of an array; ValueError if it contradicts `spec`, or if both are unknown."""
+    """Layout and mesh of an array; ValueError if it contradicts `spec`, or if both are unknown."""
     here = jax.sharding.get_abstract_mesh()
     if isinstance(x, PaddedArray):
         return _padded(x, spec)
@@ -45,7 +44,7 @@ def seen(x: AnyStored, spec: Spec | None) -> Seen:
 
 
 def hidden_by(x: Array) -> AnyMesh | None:
-    """The mesh whose Auto axes cut a traced array as only XLA will know, outside of any shard_map."""
+    """The mesh whose Auto axes cut a traced array as only XLA knows, outside any shard_map."""
     shown = jax.typeof(x).sharding.mesh
     mesh = jax.sharding.get_abstract_mesh() if shown.empty else shown
     kinds = {kind for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1}
@@ -53,7 +52,7 @@ def hidden_by(x: Array) -> AnyMesh | None:
 
 
 def is_cut(x: object) -> bool:
-    """Whether an array is on several devices in parts, or may be, as XLA will choose; blocks in a shard_map are not."""
+    """Whether an array is, or may be, in parts on several devices; not a block in a shard_map."""
     if not isinstance(x, jax.Array) or mapped_axes(jax.sharding.get_abstract_mesh()):
         return False
     if isinstance(x, jax.core.Tracer):
@@ -70,7 +69,7 @@ def is_hashable(value: object) -> bool:
 
 
 def check_kept(x: AnyStored) -> None:
-    """Raises ValueError for an array whose storage a donating call has taken."""
+    """Raises ValueError if a donating call has taken the array."""
     stored = stored_of(x)
     if isinstance(stored, jax.Array) and not isinstance(stored, jax.core.Tracer) and stored.is_deleted():
         raise ValueError(
@@ -80,7 +79,7 @@ def check_kept(x: AnyStored) -> None:
 
 
 def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
-    """Raises ValueError if `jax.set_mesh` has set another mesh than that of an array or a plan: JAX takes one."""
+    """Raises ValueError if `jax.set_mesh` has set another mesh: JAX takes one."""
     here = jax.sharding.get_abstract_mesh()
     if mesh is None or here.empty or mapped_axes(here):
         return
@@ -95,7 +94,7 @@ def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
 
 
 def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
-    """The mesh of a plan, inside a caller's shard_map with its mapped axes; ValueError if that is another mesh."""
+    """A plan's mesh, with a shard_map's mapped axes; ValueError for another mesh."""
     here = jax.sharding.get_abstract_mesh()
     if mesh is None or not (mapped := mapped_axes(here)):
         return mesh
@@ -112,7 +111,7 @@ def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
 
 
 def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> AnyStored:
-    """An array for a plan with this layout; a NumPy array is put on the mesh first."""
+    """An array for a plan with this layout; NumPy arrays are put on the mesh."""
     if not isinstance(stored_of(x), jax.core.Tracer):
         check_context(mesh, "the plan's")
     if isinstance(x, jax.Array | PaddedArray):
@@ -148,7 +147,7 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
 
 
 def is_plain(x: AnyStored, spec: Spec | None) -> bool:
-    """Whether the sharding is known: not of traced arrays, and not in a caller's shard_map."""
+    """Whether the sharding is known: not while tracing, nor in a shard_map."""
     known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
     here = jax.sharding.get_abstract_mesh()
     return known and (here.empty or not mapped_axes(here)) and is_hashable(spec)
@@ -227,12 +226,12 @@ def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | 
 
 
 def _manual_first(layout: Layout, mapped: frozenset[str]) -> PartitionSpec:
-    """The spec as shard_map can express it: mapped axes cut first."""
+    """Mapped axes cut first, as shard_map needs."""
     return spec_of(tuple(sorted(axes, key=lambda axis: axis not in mapped)) for axes in layout.axes)
 
 
 def _settled(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
-    """A traced array on a plan's mesh; an array without cuts is resharded."""
+    """A traced array on a plan's mesh; one without cuts is resharded."""
     shown, here = jax.typeof(x).sharding, jax.sharding.get_abstract_mesh()
     for other, whose in ((shown.mesh, "the array's"), (here, "that of jax.set_mesh")):
         if not other.empty and axis_sizes(other) != axis_sizes(mesh):

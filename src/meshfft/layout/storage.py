@@ -31,7 +31,7 @@ class Sliceable(Protocol):
 
 
 def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | PaddedArray:
-    """An array on a mesh, as in `shard`; NumPy arrays and other Sliceables are read block by block."""
+    """An array on a mesh, as in `shard`; NumPy arrays and Sliceables are read block by block."""
     array = array if hasattr(array, "dtype") else np.asarray(array)
     check_numeric(np.dtype(array.dtype))
     layout = from_spec(array.shape, axis_sizes(mesh), spec)
@@ -45,7 +45,7 @@ def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | Padde
 
 
 def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """An empty array that is aligned for JAX on CPUs, which then uses it without a copy."""
+    """An empty array that JAX uses on CPUs without a copy."""
     nbytes = math.prod(shape) * dtype.itemsize
     buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
     first = -buffer.ctypes.data % ALIGNMENT
@@ -53,7 +53,7 @@ def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
 
 
 def put(array: Array, sharding: NamedSharding) -> Array:
-    """A JAX array with another sharding; `device_put` would send all of it to all processes to compare them."""
+    """A JAX array with another sharding; `device_put` would send all of it to all processes."""
     if not isinstance(array, jax.core.Tracer) and array.is_fully_addressable and not sharding.is_fully_addressable:
         values = np.asarray(array)
         return jax.make_array_from_callback(array.shape, sharding, lambda at: values[at], dtype=array.dtype)
@@ -61,13 +61,13 @@ def put(array: Array, sharding: NamedSharding) -> Array:
 
 
 def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
-    """A replicated array, zero-padded to a layout's storage, and cut; nothing is sent."""
+    """A replicated array, padded to a layout's storage, and cut; nothing is sent."""
 
     def block(b: Array) -> Array:
         for dim, (size, axes) in enumerate(zip(layout.block, layout.axes, strict=True)):
             start = lax.axis_index(axes) * size if axes else 0
             b = jnp.pad(b, [(0, size if d == dim else 0) for d in range(b.ndim)])
-            b = lax.dynamic_slice_in_dim(b, start, size, dim)  # the start is clipped so that the slice fits
+            b = lax.dynamic_slice_in_dim(b, start, size, dim)  # clipped so that the slice fits
         return b
 
     if mesh is None or mapped_axes(mesh) & layout.mesh_axes:
@@ -77,7 +77,7 @@ def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
 
 
 def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> Array:
-    """Reads block by block, and keeps none on the host once its devices have it."""
+    """Reads block by block, and keeps none once its devices have it."""
     holders: dict[tuple[tuple[int, int], ...], list[jax.Device]] = {}
     for device, index in sharding.addressable_devices_indices_map(layout.storage).items():
         bounds = tuple(s.indices(n)[:2] for s, n in zip(index or (), layout.storage, strict=True))
@@ -91,7 +91,7 @@ def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> A
 
 
 def _on_device(block: np.ndarray, device: jax.Device) -> Array:
-    """One block, at once: `device_put` would wait for the end of an enclosing `jit`."""
+    """One block, at once: `device_put` would wait for an enclosing `jit`."""
     return jax.make_array_from_callback(block.shape, SingleDeviceSharding(device), lambda _: block).block_until_ready()
 
 
@@ -100,7 +100,7 @@ def _block(array: Sliceable, layout: Layout, bounds: tuple[tuple[int, int], ...]
     sides, full = [s.stop - s.start for s in inside], [b - a for a, b in bounds]
     into, native = getattr(array, "into", None), np.dtype(array.dtype).newbyteorder("=")
     if sides == full or into is None:
-        block = np.asarray(array[inside]).astype(native, copy=False)  # files are often big-endian, devices are not
+        block = np.asarray(array[inside]).astype(native, copy=False)  # files are often big-endian
         return np.pad(block, [(0, n - have) for n, have in zip(full, sides, strict=True)]) if sides != full else block
     block = np.zeros(full, native)
     into(block[tuple(map(slice, sides))], inside)

@@ -1,9 +1,8 @@
 """A chip: rates, memory and links of one device, each number with its source.
 
 A device is one JAX device: a core of TPU v2, v3, v4 and v7x, a chip of other TPUs, a GPU, a virtual CPU device. A
-number is "published" by the maker or in a paper, "measured" on such a device, "derived" from published numbers or
-from the compiler's cycles for a large product and a large copy, or "measured here" by `meshfft measure`. All results
-from these numbers are modelled.
+number is "published", "measured", "derived" from published numbers or the compiler's cycles, or "measured here" by
+`meshfft measure`.
 """
 
 import dataclasses
@@ -25,7 +24,7 @@ class Figure(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Chip:
     name: str
-    platform: str  # JAX's name of the platform
+    platform: str  # as JAX names it
     kind: str  # JAX's device kind, or its prefix
     products: tuple[tuple[str, Figure], ...]  # operations per second of matrix products, by tier; passes not counted
     vector: Figure  # other operations per second
@@ -34,27 +33,27 @@ class Chip:
     hop: Figure  # seconds from a device to its neighbour
     capacity: Figure | None = None  # bytes of main memory
     clock: Figure | None = None  # cycles per second
-    devices: int = 1  # JAX devices that share a chip and its links
+    devices: int = 1  # JAX devices on a chip, which share its links
     megacore: bool = False  # JAX joins these into one device by default
-    torus: tuple[int, ...] = ()  # longest axes of a torus of chips; empty if every device reaches every other
-    side: int = 1  # rows and columns of the matrix unit; products are padded to it
-    scratch: Figure | None = None  # bytes of VMEM, used by vector-unit kernels; None without it
-    cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
+    torus: tuple[int, ...] = ()  # longest axes of a torus of chips; () if all devices are linked alike
+    side: int = 1  # rows and columns of the matrix unit, to which products are padded
+    scratch: Figure | None = None  # bytes of VMEM, for vector-unit kernels
+    cached: bool = False  # columns of a block stay in cache between stages of a local FFT
     # unit that multiplies float64 slices (numerics/slices.py); "long" if sums leave VMEM
     unit: str = ""
-    splits: bool = False  # multiplies float32 as bfloat16 terms unless told otherwise
-    run: int = 0  # terms of a product that one float adds, one by one; 0 if that is not known, or by tiles (CPUs)
+    splits: bool = False  # multiplies float32 as bfloat16 terms by default
+    run: int = 0  # terms of a product that one float adds, one by one; 0 if unknown, or by tiles (CPUs)
     rounding: float = 1.0  # errors of its FFTs and sums over those of a CPU
-    refuses_bfloat16: bool = False  # the compiler takes no bfloat16 products from a kernel (libtpu 0.0.52)
-    planes: bool = False  # complex numbers are stored as two arrays, real and imaginary
+    refuses_bfloat16: bool = False  # the compiler refuses bfloat16 products in a kernel (libtpu 0.0.52)
+    planes: bool = False  # complex numbers are two arrays, real and imaginary
     overlaps: bool = False  # sends while it computes
-    domain: Figure | None = None  # most devices per fast network; None if the torus or the host determines it
+    domain: Figure | None = None  # most devices per fast network; None if torus or host determines it
     outer: Figure | None = None  # bytes per second one way from a device to other domains, its share of an adapter
     sharing: int = 1  # devices that share an adapter; 0: all of a domain
     start: Figure | None = None  # seconds that a message to another domain takes beside its bytes
-    switched: bool = False  # devices are connected by switches; FFTs and exchanges take whole runs
+    switched: bool = False  # switches connect devices; FFTs and exchanges take whole runs
     rough: bool = False  # the rates only rank walks; no seconds are printed
-    options: CompilerOptions = ()  # compiler options for programs that send while they compute
+    options: CompilerOptions = ()  # of programs that send while they compute
     chunk: int = 0  # bytes of freed memory that the host keeps; larger blocks are cleared again
 
     @property

@@ -1,19 +1,19 @@
-"""The chips that are known: CPU devices, TPUs and GPUs. A chip is one row here."""
+"""The known chips: CPU devices, TPUs and GPUs, one row each."""
 
 from ..numerics.dtypes import SHORT_TERMS, TIERS
 from .chip import Chip, CompilerOptions, Figure
 
 GIB = 2**30
 CHUNK = 30 * 2**20  # glibc keeps blocks up to 32 MiB, headers included (mallopt(3), M_MMAP_THRESHOLD)
-# Without the first three a TPU program waits for each all-to-all, and on v3 for each permute. The last sets the
-# latency of products to zero: the scheduler overestimates links, and would start messages late.
+# Without the first three a TPU program waits for each all-to-all, and on v3 for each permute. The last sets the latency
+# of products to zero: the scheduler overestimates links and would start messages late.
 ASYNCHRONOUS: CompilerOptions = (
     ("xla_enable_async_collective_permute", True),
     ("xla_tpu_enable_async_all_to_all", True),
     ("xla_tpu_force_async_all_to_all", True),
     ("xla_lhs_output_fusion_latency_multiplier", "0"),
 )
-# The compiler offloads large layout changes to the sparse cores, and then fails (libtpu 0.0.52).
+# The compiler would offload large layout changes to the sparse cores, and fail (libtpu 0.0.52).
 COPIED: CompilerOptions = (("xla_tpu_enable_offloading_copy_to_sparsecore", False),)
 
 BOOK = "How to Scale Your Model, jax-ml.github.io/scaling-book"
@@ -29,7 +29,7 @@ SHEET = {
     "link": "links to the other GPUs of a node, one way, all together",
     "outer": "network adapter of each GPU in the maker's node",
 }
-GPU_ROUNDING = 1.5  # cuFFT and cuBLAS on an H200: up to 1.3 times the bound for a CPU (docs/gpus.md)
+GPU_ROUNDING = 1.5  # cuFFT and cuBLAS on an H200: up to 1.3 times the bound for a CPU (docs/accuracy.md)
 ORDER = "order of magnitude of a current accelerator"
 FITTED = (
     "one of 8 devices sharing 2 cores of an EPYC 9004, fitted to parts of a 256^3 complex64 transform: copy 0.008 s, "
@@ -55,7 +55,7 @@ def _tpu(
     refuses_bfloat16: bool = False,
     megacore: bool = False,
 ) -> Chip:
-    """A TPU; `cycle` has operations per cycle of bf16, bf16x3, bf16x6 products and vectors, and bytes copied."""
+    """A TPU; `cycle`: operations per cycle of bf16, bf16x3, bf16x6 products and vectors, and bytes copied."""
     kinds = (*("operations",) * 3, "vector operations", "bytes copied")
     sources = [f"{rate:g} {what} per cycle, {CYCLES}, times the clock" for rate, what in zip(cycle, kinds, strict=True)]
     rates = [Figure(rate * clock, "derived", source) for rate, source in zip(cycle, sources, strict=True)]
@@ -95,7 +95,7 @@ def _tpu(
 
 
 def _gpu(name: str, kind: str, sheet: str, domain: int = 8, joined: str = "NVLink", **rates: float) -> Chip:
-    """A GPU by its maker's data sheet, which has sparse products at twice the rate, and both ways of a link."""
+    """A GPU by its data sheet, which has sparse products at twice the rate, and both ways of a link."""
     figures = {what: Figure(value, "published", f"{sheet}: {SHEET[what]}") for what, value in rates.items()}
     bf16 = rates["bf16"]
     source = "bf16 terms of this tier: rate of bf16 over the number of products"
@@ -149,6 +149,8 @@ GENERIC = Chip(
     memory=Figure(1e12, "derived", ORDER),
     link=Figure(5e10, "derived", ORDER),
     hop=Figure(2e-6, "derived", ORDER),
+    run=SHORT_TERMS,
+    rounding=GPU_ROUNDING,
     rough=True,
 )
 TPUS = (

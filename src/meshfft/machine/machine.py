@@ -17,35 +17,36 @@ from ..layout.layout import hashed_once
 from .chip import Chip
 from .network import Load, Network, collective_load, pair_load, ring_domains
 
-ALONE = Load(inner=1.0, far=1)  # of a move where every device reaches every other alike
+ALONE = Load(inner=1.0, far=1)  # of a move where all devices are linked alike
 
 
 class Move(NamedTuple):
-    """Exchanges over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each;
-    or one of network.STAGES."""
+    """Exchanges over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each; or
+    one of network.STAGES.
+    """
 
     kind: str
     axes: tuple[str, ...]
-    nbytes: int  # bytes of the block
+    nbytes: int  # of the block
     times: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
     matrix_flops: int = 0  # real operations of matrix products, padded to the matrix unit, passes not counted
-    tier: str = "float32"  # precision tier of these products
+    tier: str = "float32"  # precision of these products
     vector_flops: int = 0  # other real operations: FFT butterflies, phases
-    kernel_flops: int = 0  # real operations of vector-unit kernels, which cost their cycles
-    kernel_cycles: int = 0  # cycles of these kernels, or of their memory traffic if that takes longer
-    memory_bytes: int = 0  # bytes read and written outside products and kernels
-    fed_bytes: int = 0  # bytes read and written by the products, at the same time
-    sent_bytes: int = 0  # bytes sent to other devices
+    kernel_flops: int = 0  # of vector-unit kernels, which cost their cycles
+    kernel_cycles: int = 0  # cycles of these kernels, or of their memory traffic if longer
+    memory_bytes: int = 0  # read and written outside products and kernels
+    fed_bytes: int = 0  # read and written by the products, at the same time
+    sent_bytes: int = 0
     all_to_alls: int = 0
     hops: int = 0  # collective permutes between neighbours
     moves: tuple[Move, ...] = ()  # everything sent, by kind and mesh axes
-    parts: int = 1  # parts computed in sequence, each sent during the next
-    peak_bytes: int = 0  # bytes alive at the peak, input and output included
-    beside_bytes: int = 0  # bytes alive at every step, as kept rows, and input or output that others do not count
+    parts: int = 1  # computed in sequence, each sent during the next
+    peak_bytes: int = 0  # alive at the peak, input and output included
+    beside_bytes: int = 0  # alive at every step, as kept rows, and input or output not counted elsewhere
 
     @property
     def flops(self) -> int:
@@ -71,7 +72,7 @@ def total(works: Iterable[Work]) -> Work:
 
 
 class Seconds(NamedTuple):
-    """Modelled seconds by resource, and in total, which is less than their sum if they overlap."""
+    """Modelled seconds by resource; the total is less than the sum if they overlap."""
 
     products: float
     vector: float
@@ -84,9 +85,9 @@ class Seconds(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Machine:
     chip: Chip
-    network: Network | None = None  # None if every device reaches every other alike
+    network: Network | None = None  # None if all devices are linked alike
     devices: int = 1
-    device: jax.Device | None = None  # a local device for kernel trials; None without one
+    device: jax.Device | None = None  # a local device for kernel trials
     failed: tuple[str, ...] = ()  # kernels that failed there; XLA's replace them
 
     @property
@@ -110,7 +111,7 @@ class Machine:
         return any(name.startswith(families) for name in self.failed)
 
     def seconds(self, work: Work) -> Seconds:
-        fed = work.fed_bytes / self.chip.memory.value  # products read and write as they compute
+        fed = work.fed_bytes / self.chip.memory.value  # as products compute
         products = max(work.matrix_flops / self.chip.product_rate(work.tier), fed)
         vector, memory = work.vector_flops / self.chip.vector.value, work.memory_bytes / self.chip.memory.value
         vector += work.kernel_cycles / self.chip.clock.value if self.chip.clock else 0.0
@@ -125,7 +126,7 @@ class Machine:
         if self.network is not None and work.moves:
             return sum(map(self.move_seconds, work.moves))
         starts, rate = work.hops + work.all_to_alls, self.chip.link.value
-        if self.network is not None:  # a bound of the search, which does not know where bytes go
+        if self.network is not None:  # the search's bound: it does not know where bytes go
             return work.sent_bytes / (rate + self.chip.outer.value if self.chip.outer else rate)
         if work.matrix_flops:
             starts += work.hops + work.parts  # for a hop's imaginary part, and for each product
@@ -135,7 +136,7 @@ class Machine:
         return move.times * self._load_seconds(self._load(move), move.nbytes)
 
     def outer_bytes(self, work: Work) -> int:
-        """Bytes that leave through the busiest adapter, for each device that shares it."""
+        """Bytes through the busiest adapter, per device that shares it."""
         return round(sum(self._load(move).outer * move.nbytes * move.times for move in work.moves))
 
     def _load(self, move: Move) -> Load:
@@ -143,29 +144,27 @@ class Machine:
         return ALONE if network is None else collective_load(network, move.kind, network.numbers(move.axes))
 
     def leaves(self, move: Move) -> bool:
-        """Whether any of its messages goes to another domain."""
         return self._load(move).messages > 0
 
     def stages(self, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-        """The numbers in a ring over these axes of the devices of each domain, if an all-to-all can go in two stages,
-        inside the domains and then between them."""
+        """Each domain's numbers in a ring over these axes, if an all-to-all can go inside the domains and then between
+        them.
+        """
         network = self.network
         if network is None or network.domains is None:
             return ()
         return ring_domains(network, network.numbers(axes))
 
     def permute_seconds(self, pairs: Sequence[tuple[int, int]], nbytes: int) -> float:
-        """A permute of `nbytes` between pairs (source, target) of positions in the mesh."""
+        """A permute between pairs (source, target) of mesh positions."""
         ends = np.array(pairs, int).reshape(-1, 2).T
         return self._load_seconds(ALONE if self.network is None else pair_load(self.network, *ends), nbytes)
 
     def outer_seconds(self, nbytes: int) -> float:
-        """A message of each device to another domain."""
         return self._load_seconds(Load(outer=1.0, messages=1), nbytes)
 
     def _load_seconds(self, load: Load, nbytes: int) -> float:
-        """Both levels carry their messages at the same time, after the hops; messages to other domains start one by
-        one."""
+        """Both levels carry messages at once, after the hops; those to other domains start one by one."""
         inner, outer, start = load.inner * nbytes / self.chip.link.value, self.chip.outer, self.chip.start
         if not load.messages or outer is None or start is None:
             return load.far * self.chip.hop.value + inner

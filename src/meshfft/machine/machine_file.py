@@ -1,11 +1,11 @@
-"""Machine files: the rates of the devices of one machine, as `meshfft measure` found them, in TOML.
+"""Machine files in TOML: the rates that `meshfft measure` found.
 
     platform, kind, devices, domains, torus    what was measured
     [rates]                                    as a Chip has them, of one device while all are at work
     [products]                                 operations per second by tier
     [[timings]]                                each collective: kind, mesh axes, bytes of a block, seconds
 
-Invariant: what a file does not have keeps the figure of the data sheet.
+Invariant: missing rates are those of the data sheet.
 """
 
 import dataclasses
@@ -26,11 +26,10 @@ class MachineFile(NamedTuple):
     chip: Chip
     devices: int
     domains: int
-    torus: tuple[int, ...]  # chips of a domain along each axis; empty without a torus
+    torus: tuple[int, ...]  # chips of a domain along each axis; () without a torus
 
 
 def measured_chip(chip: Chip, rates: Mapping[str, float], products: Mapping[str, float], source: str) -> Chip:
-    """The chip with these rates instead of its own."""
     figures = {name: Figure(float(value), HERE, source) for name, value in rates.items()}
     tiers = dict(chip.products) | {tier: Figure(float(rate), HERE, source) for tier, rate in products.items()}
     changed: dict[str, Any] = {**figures, "products": tuple(tiers.items()), "rough": False}
@@ -61,7 +60,7 @@ def read_machine_file(path: Path) -> MachineFile:
 
 
 def machine_text(record: Mapping[str, Any]) -> str:
-    """The record as TOML: plain values first, then tables, then lists of tables."""
+    """The record as TOML: plain values, then tables, then lists of tables."""
     tables = {name: value for name, value in record.items() if isinstance(value, dict)}
     lists = {name: value for name, value in record.items() if isinstance(value, list) and value and _rows(value)}
     lines = ["# One device while all are at work: operations and bytes per second, and seconds."]
@@ -79,5 +78,5 @@ def _rows(values: list[Any]) -> bool:
 
 
 def _value(value: object) -> str:
-    """Text, numbers and lists of them are written in TOML as in JSON, apart from DEL."""
+    """Text, numbers and lists are the same in TOML and JSON, apart from DEL."""
     return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")

@@ -1,9 +1,9 @@
 """A network of two levels: domains of near devices (TPU slices, GPU nodes, hosts), joined by a slower network.
 
-A message inside a domain takes its torus, or its switch. One to another domain takes the adapter of its device, which
-some devices share, so that the share of each carries
+A message inside a domain takes its torus or switch; one to another domain takes its device's adapter, which several
+devices may share. Its load per device is
 
-    sum over messages that leave through an adapter of their bytes / devices that share it
+    bytes of all messages that leave through the adapter / devices that share it
 
 Invariant: with one domain nothing leaves, and the loads are those of its torus.
 """
@@ -16,19 +16,19 @@ import numpy as np
 
 from .torus import Order, Torus, exchange, exchange_load, hops, loads, ring, ring_load, rings_of
 
-EFFICIENCY = 0.7  # assumed share of the busiest link's rate that an all-to-all of many messages reaches on a torus
+EFFICIENCY = 0.7  # assumed share of the busiest link's rate in an all-to-all of many messages on a torus
 STAGES = ("inner all-to-all", "outer all-to-all")  # of an all-to-all inside each domain, then between domains
 
 
 class Network(NamedTuple):
-    """Where the device at each position of a mesh with these axes is; `kind` names the rule."""
+    """The device at each position of a mesh; `kind` names the rule."""
 
-    torus: Torus | None  # of each domain; None if every device there reaches every other alike
-    order: Order  # device of its domain
+    torus: Torus | None  # of each domain; None if its devices are linked alike
+    order: Order  # device in its domain
     names: tuple[str, ...]
     kind: str = "given"
     domains: Order | None = None  # domain; None if there is one
-    sharing: int = 1  # devices that share an adapter; 0: all of a domain
+    sharing: int = 1  # as Chip.sharing
 
     def numbers(self, axes: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(map(self.names.index, axes))
@@ -39,8 +39,7 @@ class Network(NamedTuple):
 
     @property
     def outside(self) -> tuple[int, ...] | None:
-        """Domains along each mesh axis; None if they are no grid of equal blocks, as `create_hybrid_device_mesh`
-        makes them."""
+        """Domains along each mesh axis; None if they are no grid of equal blocks."""
         grid = np.zeros([1] * len(self.names), int) if self.domains is None else self.domains.array
         for axis, size in enumerate(grid.shape):
             inner = next(n for n in range(size, 0, -1) if size % n == 0 and _runs(grid, axis, n))
@@ -54,17 +53,16 @@ def _runs(grid: np.ndarray, axis: int, n: int) -> bool:
 
 
 class Load(NamedTuple):
-    """What one collective puts on both levels, in blocks of one device."""
+    """One collective's load on both levels, in blocks of one device."""
 
     inner: float = 0.0  # over the busiest link of a domain
     far: int = 0  # hops there, in sequence
-    outer: float = 0.0  # through the busiest adapter, for each device that shares it
+    outer: float = 0.0  # through the busiest adapter, per device that shares it
     messages: int = 0  # that one device sends to other domains
 
 
 @functools.lru_cache(maxsize=4096)
 def collective_load(network: Network, kind: str, axes: tuple[int, ...]) -> Load:
-    """Load of a collective of this kind (see Move) over mesh axes."""
     torus, order, whole = network.torus, network.order, kind == "all-to-all"
     if network.domains is None and torus is not None:
         if whole:
@@ -87,13 +85,13 @@ def collective_load(network: Network, kind: str, axes: tuple[int, ...]) -> Load:
     load = pair_load(network, sources, targets, 1 / parts)
     if torus is None:
         return load
-    if load.messages:  # the compiler sends all of it through the hosts, a device's own part too
+    if load.messages:  # the compiler sends all of it, even a device's own part, through the hosts
         return Load(outer=1.0, messages=load.messages)
     return load._replace(inner=load.inner / EFFICIENCY, far=sum(torus.shape) // 2)
 
 
 def pair_load(network: Network, sources: np.ndarray, targets: np.ndarray, blocks: float = 1.0) -> Load:
-    """Load of messages of so many blocks between positions of the mesh, all at once."""
+    """Load of messages of so many blocks between mesh positions, all at once."""
     where, device, torus = _domain(network), network.order.array.ravel(), network.torus
     leaves = where[sources] != where[targets]
     near = sources[~leaves], targets[~leaves]
@@ -113,7 +111,7 @@ def pair_load(network: Network, sources: np.ndarray, targets: np.ndarray, blocks
 
 @functools.lru_cache(maxsize=1024)
 def ring_domains(network: Network, axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The numbers in a ring of the devices of each domain; () if rings differ, or a stage would have no messages."""
+    """Each domain's numbers in a ring; () if rings differ, or a stage would have no messages."""
     rings = _domain(network)[rings_of(np.arange(network.order.array.size).reshape(network.order.sizes), axes)]
     first = (rings[:, :, None] == rings[:, None, :]).argmax(2)  # the first of its domain, in each ring
     groups = tuple(tuple(map(int, np.flatnonzero(first[0] == one))) for one in np.unique(first[0]))
@@ -128,7 +126,7 @@ def _domain(network: Network) -> np.ndarray:
 
 
 def _seats(network: Network, positions: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Number of each position among those of its domain in its ring."""
+    """Each position's number among those of its domain in its ring."""
     rings, where, seats = rings_of(positions, axes), _domain(network), np.zeros(positions.size, int)
     alike = where[rings][:, :, None] == where[rings][:, None, :]
     seats[rings.ravel()] = np.tril(alike, -1).sum(2).ravel()

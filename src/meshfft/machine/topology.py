@@ -1,4 +1,4 @@
-"""Machines by name ("v3:32x32", "4*h100:8") or from a mesh: the domains, their torus, and the order of devices."""
+"""Machines by name ("v3:32x32", "4*h100:8") or from a mesh: domains, their torus, and the order of devices."""
 
 import contextlib
 import dataclasses
@@ -40,9 +40,11 @@ Named = str | os.PathLike[str] | Topology
 
 
 def topology(name: Named) -> Topology:
-    """The machine of a file of `meshfft measure`, or of a name, such as "v3:32x32", "4*h100:8" or "2*v5p:8x8x8@5GB/s":
-    domains and a star if there are several, chip, colon, a domain's chips along each torus axis, or its devices, and
-    the rate of a device to others."""
+    """The machine of a file of `meshfft measure`, or of a name: "v3:32x32", "4*h100:8" or "2*v5p:8x8x8@5GB/s".
+
+    A name has the number of domains and a star, if several; the chip; a domain's chips along each torus axis, or number
+    of devices; and, after @, the rate from a device to other domains.
+    """
     if isinstance(name, Topology):
         return name
     if isinstance(name, os.PathLike) or (isinstance(name, str) and name.endswith(".toml")):
@@ -86,7 +88,7 @@ def _with_rate(chip: Chip, name: str, rates: list[str]) -> Chip:
 
 
 def _nodes(name: str, chip: Chip, domains: int, devices: int) -> int:
-    """Nodes of so many GPUs, with a fast network between some of them."""
+    """Nodes of these GPUs; a fast network joins some of them."""
     most = int(chip.domain.value) if chip.domain else devices
     if devices <= most:
         return 1
@@ -110,7 +112,7 @@ def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
 
 @functools.lru_cache(maxsize=256)
 def jax_order(torus: Torus, sizes: tuple[int, ...], kind: str) -> Order:
-    """The order of `jax.make_mesh` on devices of a kind such as "TPU v5" (v5p), or of its remedy if it refuses."""
+    """The order of `jax.make_mesh` on devices of a kind such as "TPU v5" (v5p), with split axes if needed."""
     numbers = np.arange(torus.size)
     coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])
     alike = functools.partial(SimpleNamespace, device_kind=kind, platform="tpu", process_index=0, slice_index=0)
@@ -125,8 +127,9 @@ def jax_order(torus: Torus, sizes: tuple[int, ...], kind: str) -> Order:
 
 
 def placements(where: Topology, mesh: AnyMesh | None) -> Iterator[Machine]:
-    """The machine with its devices on a mesh, in every order: by the mesh axes that lie outside the domains, and inside
-    in rings of neighbours or as `jax.make_mesh` has them."""
+    """The machine on a mesh, in every order: any mesh axes may join the domains, and a domain's devices are in rings of
+    neighbours or in `jax.make_mesh`'s order.
+    """
     if where.chip.is_measured_here and isinstance(mesh, Mesh):
         yield _measured(where, mesh)
         return
@@ -140,7 +143,6 @@ def placements(where: Topology, mesh: AnyMesh | None) -> Iterator[Machine]:
 
 
 def _measured(where: Topology, mesh: Mesh) -> Machine:
-    """The devices of the mesh as they are, by the rates that were measured."""
     machine = machine_of(mesh)
     if (machine.chip.platform, machine.chip.kind, mesh.size) != (where.chip.platform, where.chip.kind, where.devices):
         rates = f"{where.name} has rates of {where.devices} {where.chip.name} devices"
@@ -157,7 +159,7 @@ def placed(
     kind: str = "ring",
     outside: tuple[int, ...] | None = None,
 ) -> Machine:
-    """The machine with its devices on a mesh; `outside`: domains along each axis, by default first axes first."""
+    """The machine on a mesh; `outside`: domains along each axis, by default first axes first."""
     count = math.prod(sizes)
     if count != where.devices:
         raise ValueError(f"the mesh has {count} devices, {where.name} has {where.devices}: use all of them")
@@ -184,7 +186,8 @@ def placed(
 @functools.lru_cache(maxsize=64)
 def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
     """The machine of a mesh: its chip, the domains of its devices, and the torus if they have coordinates; one device
-    without a mesh. An abstract mesh of more GPUs than a node has fills node after node."""
+    without a mesh. Abstract meshes of GPUs fill node after node.
+    """
     if not isinstance(mesh, Mesh):
         kind = getattr(mesh, "abstract_device", None)
         shown = platform if mesh is None else getattr(kind, "platform", None)
@@ -204,7 +207,7 @@ def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
 
 
 def mesh_as(machine: Machine, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
-    """These devices on a mesh of named axes, each where the machine has the one in its place."""
+    """These devices on a mesh, in the machine's places."""
     if len(devices) != math.prod(sizes.values()):
         raise ValueError(f"{len(devices)} devices are given, the plan is for {math.prod(sizes.values())}: give as many")
     want, here = machine.network, machine_of(Mesh(np.array(devices), ("every",))).network
@@ -236,14 +239,14 @@ def mesh_call(machine: Machine, sizes: Mapping[str, int]) -> str | None:
 
 def _domain_of(device: jax.Device) -> int:
     """Its slice, of TPUs or of GPUs that NVLink joins, or its process."""
-    index = None if device.platform == "cpu" else getattr(device, "slice_index", None)  # of CPUs it is always 0
+    index = None if device.platform == "cpu" else getattr(device, "slice_index", None)  # always 0 on CPUs
     if index is None:  # devices of a described slice have none, and several processes
         index = 0 if device.platform == "tpu" else device.process_index
     return int(index)
 
 
 def _network(chip: Chip, domains: np.ndarray, names: tuple[str, ...], coords: np.ndarray | None) -> Network | None:
-    """The network of devices with these domains and coordinates; None if all are alike."""
+    """The network of devices by domains and coordinates; None if all are alike."""
     where, count = domains.ravel(), int(domains.max()) + 1
     each = np.bincount(where)
     torus, order = None, np.zeros(domains.size, int)
@@ -265,7 +268,7 @@ def _network(chip: Chip, domains: np.ndarray, names: tuple[str, ...], coords: np
 
 
 def device_of(chip: Chip, mesh: AnyMesh | None, platform: str | None = None) -> jax.Device | None:
-    """A local device on which kernels of a chip can be tried, or None; devices of a described pod do not count."""
+    """A local device for a chip's kernel trials; not one of a described pod."""
     if chip.scratch is None or not (platform or isinstance(mesh, Mesh)):
         return None
     there = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []

@@ -1,9 +1,8 @@
 """A torus of chips: bytes over every link for a set of messages, and the order of devices that loads links least.
 
-A message follows axis 0 first, then axis 1, and so on, the shorter way round if an axis wraps; half is sent each way if
-both are equally long. Devices of one chip share its links.
-
-Invariant: the loads of all links sum to the bytes times the links passed, over all messages.
+A message follows axis 0 first, then axis 1, and so on, the shorter way round if an axis wraps, half each way if both
+are equally long. Devices of one chip share its links. Invariant: the loads of all links sum to the bytes times the
+links passed.
 
 For an order every axis of the torus, and the cores of a chip, are split into factors, outermost first. Each factor
 belongs to one mesh axis, which walks the box of its factors:
@@ -31,8 +30,8 @@ class Torus(NamedTuple):
     """Chips along each axis, whether each axis wraps, and devices per chip.
 
     Device d = chip * cores + core. JAX lists chips by host, 2 x 2 chips in the plane of axes 0 and 1, axis 0 fastest
-    within a host and among hosts, axes 2 and up slowest: (0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0) ... (seen in
-    `jax.experimental.topologies` for v2 to tpu7x). A wrapped axis of two chips has two links between them.
+    within a host and among hosts, axes 2 and up slowest (`jax.experimental.topologies` for v2 to tpu7x). A wrapped axis
+    of two chips has two links between them.
     """
 
     shape: tuple[int, ...]
@@ -51,7 +50,7 @@ class Torus(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The device at each position of a mesh; bytes, since Python caches their hash, so it is a cheap cache key."""
+    """The device at each position of a mesh; bytes, as Python caches their hash."""
 
     sizes: tuple[int, ...]
     devices: bytes
@@ -82,13 +81,13 @@ def hops(torus: Torus, sources: np.ndarray, targets: np.ndarray) -> int:
 
 
 def ring(order: np.ndarray, axes: tuple[int, ...], step: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and targets of one hop of all rings: a device receives from the one `step` (1 or -1) ahead."""
+    """Sources and targets of one hop of all rings; data comes from `step` (1 or -1) ahead."""
     rings = rings_of(order, axes)
     return np.roll(rings, -step, axis=1).ravel(), rings.ravel()
 
 
 def exchange(order: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and targets of an all-to-all over mesh axes: all ordered pairs of different devices in each ring."""
+    """Sources and targets of an all-to-all over mesh axes: all ordered pairs in each ring."""
     rings = rings_of(order, axes)
     source, target = np.nonzero(~np.eye(rings.shape[1], dtype=bool))
     return rings[:, source].ravel(), rings[:, target].ravel()
@@ -96,14 +95,14 @@ def exchange(order: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.n
 
 @functools.lru_cache(maxsize=4096)
 def ring_load(torus: Torus, order: Order, axes: tuple[int, ...], two_way: bool = False) -> float:
-    """Blocks over the busiest link in one hop; `two_way` sends one block each way, in a ring of two only once."""
+    """Blocks over the busiest link in one hop; `two_way` sends one each way, in a ring of two only once."""
     ways = [1, -1] if two_way and math.prod(order.sizes[a] for a in axes) > 2 else [1]
     sources, targets = np.concatenate([ring(order.array, axes, way) for way in ways], axis=1)
     return float(loads(torus, sources, targets, 1).max(initial=0))
 
 
 def exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
-    """Blocks over the busiest link in an all-to-all over mesh axes, which sends 1/p of a block to each of p devices."""
+    """Blocks over the busiest link in an all-to-all over mesh axes, 1/p of a block to each of p devices."""
     if math.prod(order.sizes[a] for a in axes) == torus.size:  # all send to all: positions do not matter
         order, axes = Order.of(np.arange(torus.size)), (0,)
     return _exchange_load(torus, order, tuple(sorted(axes)))
@@ -121,7 +120,7 @@ def rings_of(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 
 def _along(torus: Torus, axis: int, start: np.ndarray, end: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Bytes (2, *shape) over the links of one axis; earlier axes are done, later ones are not."""
+    """Bytes (2, *shape) over one axis's links; earlier axes are done, later ones are not."""
     size, others = torus.shape[axis], (*torus.shape[:axis], *torus.shape[axis + 1 :])
     line = np.zeros(len(start), int)
     for other, chips in enumerate(torus.shape):
@@ -139,7 +138,7 @@ def _along(torus: Torus, axis: int, start: np.ndarray, end: np.ndarray, weights:
 
 @functools.lru_cache(maxsize=64)
 def _upward(size: int, wraps: bool) -> np.ndarray:
-    """Share [from, to] of a message on one line that travels towards higher coordinates."""
+    """Share [from, to] of a message on one line that goes to higher coordinates."""
     ahead = np.subtract.outer(np.arange(size), np.arange(size)).T
     return (np.sign(-ahead % size - ahead % size) + 1) / 2 if wraps else np.where(ahead >= 0, 1.0, 0.0)
 
@@ -155,7 +154,7 @@ def _listed(shape: Sizes) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Digit(NamedTuple):
-    """A factor of a torus axis, its size and stride; the axis after the last one is that of the cores."""
+    """A factor of a torus axis, or, after the last axis, of the cores."""
 
     axis: int
     size: int
@@ -166,8 +165,8 @@ class Digit(NamedTuple):
 def neighbour_order(torus: Torus, sizes: Sizes) -> Order:
     """The order whose rings load the links least, among at most SPLITS splits.
 
-    Compares the busiest link's load per hop one way, then both ways, then the longest route. Each is summed over mesh
-    axes, times (p - 1).
+    Compares the busiest link's load per hop one way, both ways, then the longest route, each summed over mesh axes
+    times (p - 1).
     """
     best, least = tuple[tuple[Digit, ...], ...](), INFINITE
     for digits in itertools.islice(_splits(torus, sizes), SPLITS):
@@ -189,7 +188,7 @@ def _sum(costs: Sequence[Cost]) -> Cost:
 
 
 def _splits(torus: Torus, sizes: Sizes) -> Iterator[tuple[tuple[Digit, ...], ...]]:
-    """The digits of every mesh axis, for every split of the torus axes, fewest digits first."""
+    """The digits of every mesh axis, for every split of the torus axes, fewest first."""
     rows = itertools.product(*(factors(size, sizes) for size in (*torus.shape, torus.cores)))
     grids = [grid for grid in rows if tuple(map(math.prod, zip(*grid, strict=True))) == sizes]
     for grid in sorted(grids, key=lambda grid: sum(f > 1 for row in grid for f in row)):
@@ -215,7 +214,7 @@ def _best_walk(torus: Torus, digits: tuple[Digit, ...]) -> tuple[Cost, np.ndarra
     sizes = (*torus.shape, torus.cores)
     coords = np.indices(sizes).reshape(len(sizes), -1).T
     first = [coords[:, digit.axis] // digit.stride % digit.size == 0 for digit in digits]
-    starts, bound = coords[np.all(first, axis=0)], _bound(torus, digits)  # starts of the rings: all digits 0
+    starts, bound = coords[np.all(first, axis=0)], _bound(torus, digits)  # of the rings: all digits 0
     least, best = INFINITE, np.zeros((1, len(sizes)), int)
     for walk in _walks(len(torus.shape), digits):
         cost = _cost(torus, starts, walk, least)
@@ -227,7 +226,7 @@ def _best_walk(torus: Torus, digits: tuple[Digit, ...]) -> tuple[Cost, np.ndarra
 
 
 def _bound(torus: Torus, digits: Sequence[Digit]) -> Cost:
-    """A lower bound for walks with these digits, from the mean load by the shortest tours of each digit's values."""
+    """A lower bound for walks with these digits: the mean load by the shortest tours of each digit's values."""
     size = math.prod(digit.size for digit in digits)
     chips = [digit for digit in digits if digit.axis < len(torus.shape)]
     if not chips:
@@ -264,7 +263,7 @@ def _walks(dims: int, digits: Sequence[Digit]) -> Iterator[np.ndarray]:
 
 @functools.lru_cache(maxsize=1024)
 def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
-    """Some walks over a box by steps to neighbours, with cycles if a side is even."""
+    """Walks over a box between neighbours, with cycles if a side is even."""
     line = np.arange(math.prod(box))[:, None]
     if len(box) < 2:
         folded = np.concatenate([line[::2], line[1::2][::-1]])  # out over the even numbers, back over the odd
@@ -281,7 +280,7 @@ def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
 
 def _plane_walks(rows: int, columns: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     yield _snake(rows, columns)
-    if columns % 2 == 0:  # up and down all rows but the first, and back along the first
+    if columns % 2 == 0:  # up and down all rows but the first, and back along it
         column, row = _snake(columns, rows - 1)
         yield np.append(row + 1, np.zeros(columns, int)), np.append(column, np.arange(columns)[::-1])
 

@@ -3,7 +3,7 @@
     c_j = sum_n x[n] exp(-2 pi i k_j . n)        nufftn, type 2
     x[n] = sum_j c_j exp(2 pi i k_j . n)         nufftn_adjoint, type 1, its conjugate transpose
 
-Both interpolate on a fine grid of the spectrum. Images and values stay sharded.
+Both interpolate on a fine grid of the spectrum.
 """
 
 from collections.abc import Sequence
@@ -40,61 +40,55 @@ def nufftn(
     capacity: float | None = None,
     **how: Unpack[FieldHow],
 ) -> Transformed:
-    """The spectrum of an image at scattered points: the nonuniform FFT of type
-    2.
+    """The spectrum of an image at scattered points: nonuniform FFT of type 2.
 
         c_j = sum_n x[n] exp(-2 pi i k_j . n)
 
     Args:
-        x: a sharded, replicated or single-device image, or a batch of them, of
-            any numeric type.
+        x: an image or a batch of them, sharded, replicated or on one device,
+            of any numeric type.
         points: where the spectrum is sampled, from `Scattered.turns`,
             `.radians` or `.field_of_view`.
         axes: the transformed dimensions, one for each coordinate; by default
             the last.
         tol: largest error of a wave exp(..) at any point and sample: 1e-2 to
-            1e-6, and to 1e-12 in complex128. The error of a value is at most
-            tol times the sum of |x|. The L2 error is on average at most tol
-            times the L2 norm of the values, if phases of x are random. Values
-            that cancel to far less than their terms have fewer digits.
-        sigma: cells of the fine grid per sample of the image; by default 2, or
-            with tol >= 1e-3 the cheapest of 2, 1.5 and 1.25 by the model. A
-            smaller sigma computes and sends less, but needs wider windows.
+            1e-6 (1e-12 in complex128). A value errs by at most tol times the
+            sum of |x|; the L2 error is on average at most tol times the norm
+            of the values, if phases of x are random.
+        sigma: cells of the fine grid per sample; by default 2, or the cheapest
+            of 2, 1.5 and 1.25 if tol >= 1e-3. A smaller sigma sends less, but
+            needs wider windows.
         norm: as `fftn`, by the number of samples of the image.
         origin: "corner": n counts from 0; "centre": from -(N // 2), as in
             finufft and MRI.
         method: "kdft": the sum itself, by dense products; "auto": also this if
             matrix units make it cheaper; others as `fftn`, for the fine grid.
-        order: "any" leaves the fine grid in the layout that is cheapest for
-            the points; "natural" keeps it sharded as the image.
-        capacity: None sends the fine grid to points that JAX traces, and
-            nothing can overflow. A number sends these points to the devices
-            that own their cells, in `capacity` times the slots that evenly
-            spread points need. Points without a slot have the value NaN, and
-            make the adjoint image NaN.
+        order: "any" leaves the fine grid in the cheapest layout; "natural"
+            keeps it sharded as the image.
+        capacity: for points that JAX traces. None sends the fine grid to them.
+            A number sends the points to the owners of their cells, in
+            `capacity` times the slots that evenly spread points need. Points
+            without a slot have the value NaN, and make the adjoint image NaN.
         precision: "float32" or "float64"; by default that of the image.
-        other options: as `fftn`. Lossy messages carry the grid, its halos and
-            the values; `print(mf.scattered_plan(...))` has their error, which
-            adds to tol.
+        other options: as `fftn`. The error of lossy messages, which
+            `print(mf.scattered_plan(...))` shows, adds to tol.
         spec, out_spec: sharding of the image, if JAX hides it, and of the
             values.
 
     Returns:
         The values, batch dimensions first and then those of the points. All
-        mesh axes that cut transformed dimensions of the image cut dimensions
-        of the points (a PaddedArray if none divides).
+        mesh axes that cut transformed dimensions cut dimensions of the points
+        (a PaddedArray if none divides).
 
     Raises:
         ValueError, TypeError: as `fftn`; points whose number of coordinates is
             not that of the dimensions; a tolerance below the precision.
 
     Costs one transform of the fine grid, a halo of a window's width, width^d
-    operations a point, and one all-to-all of the values (or two, if one pair
-    of devices would have most of them). Points on the host are placed once,
-    and kept for the next call. Traced points stay on their devices, and the
-    fine grid is sent round a ring, in P - 1 hops; with a capacity two
-    all-to-alls send points and values, which is less if points are fewer than
-    cells. Differentiable in x, and to any order in traced points; each
+    operations a point, and one or two all-to-alls of the values. Points on the
+    host are placed once, and kept. For traced points the fine grid is sent
+    round a ring, in P - 1 hops; with a capacity two all-to-alls send points
+    and values. Differentiable in x, and to any order in traced points; each
     derivative in them loses about one digit.
 
     Source: Barnett, Magland, af Klinteberg, "A parallel non-uniform fast
@@ -129,11 +123,9 @@ def nufftn_adjoint(
         x[n] = sum_j c_j exp(2 pi i k_j . n)
 
     Args:
-        c: values at the points: the shape of the points, with any batch
-            dimensions before it.
+        c: values at the points, with any batch dimensions first.
         points: as `nufftn`.
-        shape: the sizes of the image along the transformed dimensions, one for
-            each coordinate.
+        shape: the sizes of the image along the transformed dimensions.
         axes: the dimensions of the result for `shape`, in its order; by
             default the last.
         tol, sigma, norm, origin, and options: as `nufftn`.
@@ -179,8 +171,7 @@ def scattered_plan(
     topology: Named | None = None,
     **how: Unpack[SpectrumHow],
 ) -> ScatteredPlan:
-    """A plan for transforms of images at scattered points, made without an
-    image and without a device.
+    """A plan for transforms at scattered points, made without image or device.
 
     Args:
         shape: logical shape of the image, with its batch dimensions (coils).
@@ -189,16 +180,14 @@ def scattered_plan(
         axes, tol, sigma, norm, origin, and options: as `nufftn`; `solve` and
             `normal` always send exact messages.
         slack: cells of the fine grid by which traced points may move.
-        balance: whether devices that own more points than the mean lend tiles
-            of the grid to other devices; by default if devices have separate
+        balance: whether devices with more points than the mean lend tiles of
+            the grid to other devices; by default if devices have separate
             memories.
         dtype: type of the image.
         topology: as `plan`.
 
     Returns:
         A ScatteredPlan: call it with an image, or its `.adjoint` with values.
-        It prints its steps, and has `.solve`, `.normal`, `.density`, `.place`,
-        `.restore` and `.check`.
 
     Raises:
         ValueError, TypeError: as `nufftn`.

@@ -1,11 +1,10 @@
-"""Least squares at scattered points: the image nearest to its samples, by conjugate gradients on the normal equations.
+"""Least squares at scattered points, by conjugate gradients on the normal equations.
 
     (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A by the plan and its adjoint, or as a convolution: see solvers
 
-The condition number is that of A: the extreme eigenvalues of Lanczos' matrices of A^H A, of STEPS steps from noise
-before, and of all steps of the solution after it, which is a bound from below if these ran out. Where its square
-reaches the reciprocal of the precision, or of the least residual of the solution, no digit is left, and there is no
-answer. As in solvers, each program ends before the next one starts.
+The condition number of A is estimated from the extreme eigenvalues of Lanczos' matrices of A^H A: of STEPS steps from
+noise, then of all steps of the solution. If the steps run out it is a lower bound. An error is raised if its square
+reaches the reciprocal of the precision or of the solution's residual. Each program ends before the next: see solvers.
 """
 
 import math
@@ -30,11 +29,11 @@ from .solvers import Operator, advance, dot, over
 
 STEPS = 60  # of Lanczos
 TINY = 1e-30  # singular values relative to the largest that count as 0
-ITERATIONS = 300  # at most, if the caller gives no number
+ITERATIONS = 300  # at most, by default
 
 
 class Limits(NamedTuple):
-    """How far to iterate: relative residual of the normal equations, steps at most; and the weight of |x|^2."""
+    """Relative residual, most steps, and the weight of |x|^2."""
 
     tol: float | None = None
     iterations: int | None = None
@@ -42,13 +41,12 @@ class Limits(NamedTuple):
 
     @staticmethod
     def of(method: str, truncation: float | None, *limits: Any) -> "Limits":
-        """The limits of a caller who may have asked for a way that there is only along an axis."""
+        """Raises ValueError for a method or truncation, which exist only along an axis."""
         if method not in ("auto", "iterative") or truncation is not None:
             raise ValueError("scattered points are solved by iterations: leave out method= and truncation=")
         return Limits(*limits)
 
     def check(self, given: Any, points: Scattered, unknowns: int, mesh: AnyMesh | None) -> None:
-        """Refuses a system that has no solution here: samples and points, unknowns, and the mesh of the samples."""
         check_limits(self.tol, self.iterations)
         if self.tikhonov is not None and not 0 <= self.tikhonov < math.inf:
             raise ValueError(f"tikhonov is {self.tikhonov}: give a part of the largest singular value, such as 1e-3")
@@ -89,13 +87,9 @@ class PointsPlan(Plan):
         return points
 
     def _gram(self) -> Operator:
-        """A^H A, by the transform and its adjoint."""
         return lambda x: self.adjoint(ended(self(x)))
 
     def solved(self, given: Arrays, limits: Limits, planes: bool) -> Solution:
-        """The solution for samples stored in `out_layout`, of a system that is
-        checked.
-        """
         samples = mapped(lax.complex, *given) if len(given) == 2 else given[0]
         right: Any = self.adjoint(samples)
         normal = self._gram()
@@ -117,7 +111,7 @@ class PointsPlan(Plan):
 
 
 def _checked_condition(low: float, high: float, eps: float) -> float:
-    """The condition number, of the extreme eigenvalues of A^H A; raises ValueError if it leaves no digit."""
+    """The condition number from eigenvalues of A^H A; raises ValueError if it leaves no digit."""
     least, most = math.sqrt(low), math.sqrt(high)
     condition = most / least if least > most * TINY else math.inf
     if not condition**2 * eps < ATTAINABLE:
@@ -130,7 +124,7 @@ def _checked_condition(low: float, high: float, eps: float) -> float:
 
 
 def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
-    """The least and the largest eigenvalue of `normal` that STEPS of Lanczos from noise find."""
+    """The extreme eigenvalues of `normal` by STEPS of Lanczos from noise."""
 
     def noise(x: Array) -> Array:
         return jax.random.normal(jax.random.key(0), x.shape, real_dtype(x.dtype)).astype(x.dtype) + jnp.zeros_like(x)
@@ -142,7 +136,6 @@ def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
 
 
 def _ends(taken: list[tuple[float, float]]) -> tuple[float, float]:
-    """The least and the largest eigenvalue of Lanczos' matrix of some steps."""
     from scipy import linalg  # importing takes 0.25 s
 
     lengths, ratios = np.array(taken).T
@@ -151,7 +144,7 @@ def _ends(taken: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _solved(normal: Operator, b: Any, steps: int, tol: float) -> tuple[Any, list[tuple[float, float]]]:
-    """The x with normal(x) = b to a relative residual, and the coefficients of the steps taken."""
+    """The x with normal(x) = b, and the coefficients of the steps."""
     size = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(b)) or 1.0  # squares of tiny numbers underflow
     b = ended(jax.tree.map(lambda leaf: leaf / size, b))
     now, taken = Iterate(jax.tree.map(jnp.zeros_like, b), b, b, ended(dot(b, b))), list[tuple[float, float]]()

@@ -3,8 +3,7 @@
     d c_j = sum over dimensions of -2 pi i dk_jm (A(n_m x))_j        A the transform, n_m positions along dimension m
     d x   = sum over dimensions of n_m A^H(2 pi i dk_m c)
 
-Displacements are relative to the planned positions, in cells, and are sent to the owners as values are. A gradient
-costs one transform per dimension and has the accuracy of a transform.
+Displacements are in cells. A gradient costs one transform per dimension.
 """
 
 import dataclasses
@@ -54,7 +53,7 @@ class _Moving:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def at_moved(plan: Planned, unit: str, back: bool, a: AnyArray, coords: Array) -> Any:
-    """Values of an image at points moved to `coords` (points, d); with `back`, the adjoint in the image."""
+    """Values of an image at points moved to `coords` (points, d); with `back`, the adjoint."""
     first, *others = plan.run.sources
     assert first is not None
     sources = (_Moving(first, _in_slots(plan, _cells(plan, unit, coords))), *others)
@@ -82,7 +81,7 @@ def _is_zero(change: object) -> bool:
 
 
 def _cells(plan: Planned, unit: str, coords: Array) -> Array:
-    """Displacement of each point in cells, (d, points), free of the rounding of planned positions."""
+    """Displacements in cells, (d, points), free of the rounding of positions."""
     real = real_dtype(plan.whole.dtype)
     turns = coords.astype(real) if unit == "turns" else coords.astype(real) / (2 * np.pi)
     high, low = _positions(plan)
@@ -93,7 +92,7 @@ def _cells(plan: Planned, unit: str, coords: Array) -> Array:
 
 @functools.lru_cache(maxsize=8)
 def _positions(plan: Planned) -> tuple[Array, ...]:
-    """Planned positions in the layout of values, as a sum of two floats."""
+    """Planned positions stored as values, as a sum of two floats."""
     real, mesh, spec = real_dtype(plan.whole.dtype), plan.whole.mesh, _layout(plan).spec
     turns = plan.points.in_turns.T.reshape(-1, *plan.points.shape)
     high = turns.astype(real)
@@ -116,7 +115,6 @@ def _points_first(plan: Planned, turns: Array) -> Array:
 
 
 def _in_slots(plan: Planned, numbers: Array) -> Any:
-    """Real numbers (d, points), as stored, permuted to the plan's order."""
     whole = plan.whole
     step, after = whole.walk.pairs[-1]
     walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True)
@@ -124,7 +122,7 @@ def _in_slots(plan: Planned, numbers: Array) -> Any:
 
 
 def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[AnyStored]:
-    """sign 2 pi i dk of every dimension, in the layout of the values."""
+    """sign 2 pi i dk of every dimension, stored as the values."""
     radians = change if unit == "radians" else change * (2 * math.pi)
     numbers = _points_first(plan, jnp.moveaxis(radians.astype(real_dtype(plan.whole.dtype)), -1, 0))
     numbers = numbers if plan.run is plan.whole else _in_slots(plan, numbers)

@@ -4,16 +4,14 @@
     wavelet            K x = x                                        f(y) = sum |details of W y|
     proximal step      the z with the least t f(z) + |z - y|^2 / 2
 
-Arrays may be sharded in any way. A pixel that is s pixels ahead is fetched by `jnp.roll`: one permute of s rows, or two
-if a block has fewer.
+`jnp.roll` fetches a pixel s ahead: one permute of s rows, or two if a block has fewer.
 
 W is orthogonal, for any size. At level l, with s = 2^l, averages are at the multiples of s in all dimensions, and each
-pair of them along a dimension, of m and n pixels, becomes an average and a detail, in place:
+pair along a dimension, of m and n pixels, becomes an average and a detail, in place:
 
     [a b; b -a] (x_i, x_{i+s}),   a = sqrt(m / (m + n)),   b = sqrt(n / (m + n))
 
-It is its own inverse. m and n differ only at the end of a dimension. Details of a constant image are 0, and averages of
-the last level are not penalised.
+It is its own inverse. m and n differ only at the end of a dimension. Averages of the last level are not penalised.
 
 Source: Girardi and Sweldens, "A new class of unbalanced Haar wavelets", J. Fourier Anal. Appl. 1997.
 """
@@ -40,7 +38,6 @@ class Penalty(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def total_variation(dims: int) -> Penalty:
-    """Total variation over the last `dims` dimensions."""
     return Penalty(functools.partial(gradient, dims=dims), divergence, _shorter)
 
 
@@ -54,14 +51,13 @@ PENALTIES = {"tv": total_variation, "wavelet": wavelet}
 
 @functools.partial(jax.jit, static_argnames="dims")
 def gradient(x: Array, dims: int | None = None) -> Array:
-    """Periodic differences to the next pixel along the last dimensions or all: (dims, *x.shape)."""
+    """Periodic differences to the next pixel: (dims, *x.shape)."""
     first = 0 if dims is None else x.ndim - dims
     return jnp.stack([jnp.roll(x, -1, dim) - x for dim in range(first, x.ndim)])
 
 
 @jax.jit
 def divergence(slopes: Array) -> Array:
-    """The transpose of `gradient`."""
     first = slopes[0].ndim - len(slopes)
     return jnp.sum(jnp.stack([jnp.roll(one, 1, first + j) - one for j, one in enumerate(slopes)]), 0)
 
@@ -87,7 +83,7 @@ def _factor(size: Array, least: float) -> Array:
 
 
 def haar(x: Array, dims: int, back: bool = False) -> Array:
-    """Wavelet coefficients of the last dimensions, in place, or with `back` the array of coefficients."""
+    """Wavelet coefficients of the last dimensions, in place, or with `back` the inverse."""
     turns = list(_turns(x.shape, dims))
     for dim, step in reversed(turns) if back else turns:
         factors = (jnp.asarray(one.reshape(line_shape(dim, x.ndim)), x.dtype) for one in _pairs(x.shape[dim], step))
@@ -98,13 +94,12 @@ def haar(x: Array, dims: int, back: bool = False) -> Array:
 
 
 def _turns(shape: tuple[int, ...], dims: int) -> Iterator[tuple[int, int]]:
-    """Dimensions and distances of pairs, in order."""
     for level in range(LEVELS):
         yield from ((dim, 2**level) for dim in range(len(shape) - dims, len(shape)) if 2**level < shape[dim])
 
 
 def _pairs(size: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Factors (size,) of a pixel, of the one `step` ahead and of the one as far behind."""
+    """Factors (size,) of a pixel, and of those `step` ahead and behind."""
     own, ahead, behind = np.ones(size), np.zeros(size), np.zeros(size)
     first = np.arange(0, size - step, 2 * step)
     pixels = np.minimum(step, size - step - first)  # of the second average
@@ -114,7 +109,6 @@ def _pairs(size: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _multiples(shape: tuple[int, ...], dims: int, step: int) -> Array:
-    """Whether all of the last indices are multiples of a step."""
     along = [
         (np.arange(n) % step == 0).reshape(line_shape(dim, len(shape)))
         for dim, n in enumerate(shape)

@@ -2,8 +2,7 @@
 
     c_j = scale sum_n x[n] exp(-2 pi i k_j . n)          (type 2; type 1 is its adjoint)
 
-Values have the caller's layout or the plan's order: slots on the devices that own their points, where only halos are
-sent.
+Values have the caller's layout or the plan's order: slots on the devices that own their points.
 """
 
 import dataclasses
@@ -58,7 +57,7 @@ class ScatteredPlan(PointsPlan):
         load: number of points that each device owns.
         slots: for each point its slot among those of all devices.
         window_alone: the walk from values in the plan's order to the fine grid
-            and back, without batch dimensions.
+            and back.
         remake: a function that plans the same points with other options.
 
     Further attributes are those of `Plan`; `in_layout` is the layout of the
@@ -91,7 +90,6 @@ class ScatteredPlan(PointsPlan):
         return self._with(self.walk, self.sources)
 
     def _with(self, walk: Walk, sources: tuple[OperandSource | None, ...]) -> Plan:
-        """A plan of other steps on the same machine."""
         how = (self.mesh, self.dtype, self.options, self.machine, self.dots)
         return Plan(walk, self.transform, *how, sources)
 
@@ -119,10 +117,9 @@ class ScatteredPlan(PointsPlan):
         Args:
             x: the image.
             placed: leave the values in the plan's order.
-            points: the points as they are now, traced or not, within `slack`
-                cells of the planned ones; farther points give NaN.
-                Differentiable in them, at the cost of a transform for each
-                dimension.
+            points: the points now, traced or not, within `slack` cells of the
+                planned ones; farther points give NaN. Differentiable in them,
+                at the cost of a transform for each dimension.
             donate: as for `fftn`.
         """
         return self._at(x, placed, points, donate, back=False)
@@ -167,7 +164,6 @@ class ScatteredPlan(PointsPlan):
         return self._exchanged(values, *self.walk.pairs[-1], tail=1)
 
     def _exchanged(self, values: AnyArray, step: Step, layout: Layout, tail: int) -> Any:
-        """Exchanges values of the batch, or of the points alone, which have the last `tail` dimensions."""
         if np.ndim(values) == tail:
             layout = layout.along(range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
@@ -180,9 +176,8 @@ class ScatteredPlan(PointsPlan):
 
             w <- w / |I I^T w|        I: the interpolation, no transform
 
-        Like quadrature weights, their sum is the part of the spectrum that the
-        points cover, so plan.adjoint(density * values) has the scale of the
-        image.
+        Like quadrature weights, they sum to the part of the spectrum that the
+        points cover, so plan.adjoint(density * values) has the image's scale.
 
         Source: Pipe and Menon, "Sampling density compensation in MRI", MRM
         1999.
@@ -202,7 +197,7 @@ class ScatteredPlan(PointsPlan):
         weights (1 by default) and the adjoint.
 
         Making it costs one adjoint transform of twice the size; a call costs
-        two FFTs of twice the size, without points. For conjugate gradients.
+        two FFTs of twice the size, without points.
 
         Args:
             weights: one real number for each point, in the plan's order, as
@@ -251,12 +246,10 @@ class ScatteredPlan(PointsPlan):
         return "\n".join([first, textwrap.fill(self._account, WIDTH), *lines])
 
     def _repr_html_(self) -> str:
-        """The plan as a table for notebooks, with its points and window."""
         return f"<p>{escape(self._account)}</p>{super()._repr_html_()}"
 
     @property
     def _account(self) -> str:
-        """Points, window and balance in a sentence."""
         window, many = self.window, " x ".join(map(str, self.points.shape))
         return (
             f"{many} points, tolerance {self.tol:g}: windows of {window.width} cells at sigma {window.sigma:g}, fine "
@@ -269,6 +262,5 @@ class ScatteredPlan(PointsPlan):
 
 
 def _lessened(weights: Array, there_and_back: Array) -> Array:
-    """Weights over their sums around each point; 0 in empty slots."""
     size = jnp.abs(there_and_back)
     return jnp.where(size > 0, weights / jnp.where(size > 0, size, 1), 0)

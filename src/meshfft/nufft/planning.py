@@ -1,9 +1,7 @@
-"""Planning of transforms at scattered points, and the choice between two methods. Plans are cached.
+"""Planning of transforms at scattered points, by one of two methods. Plans are cached.
 
 fine grid    one transform of a fine grid, W^d cells per point, and the exchange of values
 ring         the sum itself: 8 M N flops for M points and N samples; only the image is sent
-
-The host places concrete points on the devices that own their cells. A plan of traced points depends on their shape.
 """
 
 import dataclasses
@@ -46,7 +44,7 @@ LOG = logging.getLogger("meshfft")
 
 
 def plan_to_points(problem: ScatteredProblem) -> PointsPlan:
-    """The plan from an image to values as the caller has or wants them, by the method asked for or the cheaper one."""
+    """The plan from an image to values, by the chosen or cheaper method."""
     if problem.method == "kdft" or problem.points.size == 0:
         plan = ring_plan(problem)
     elif problem.points.known:
@@ -117,7 +115,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
 def _working(
     post: PostTransform, layout: Layout
 ) -> tuple[Tables[np.ndarray], np.ndarray, tuple[TileBalance, np.ndarray] | None]:
-    """Tables of points by working device, the slot of each point, and the tile exchange if tiles are lent."""
+    """Tables of points by working device, slots of points, and any tile exchange."""
     placed, dims, halo = post.placed(layout), post.problem.dims, post.reach - 1
     if not post.balanced:
         return placed.tables, placed.order, None
@@ -131,7 +129,6 @@ def _working(
 
 
 def _window_alone(post: PostTransform, layout: Layout, slots: int, most: int, balance: TileBalance | None) -> Walk:
-    """Walk from points to the fine grid and back, without phases and batch dimensions."""
     bare, dims = layout.along(post.problem.dims), tuple(range(len(post.grid)))
     balance = None if balance is None else dataclasses.replace(balance, along=dims)
     start = post.problem.start.along(post.problem.dims)
@@ -165,7 +162,7 @@ def traced_walk(problem: ScatteredProblem) -> Walk:
 
 
 def rings(problem: ScatteredProblem) -> tuple[Step, ...]:
-    """The sums that the search may take instead of a grid: none without matrix units, as none is faster."""
+    """Direct sums that may replace a grid; none without matrix units, where a grid is faster."""
     if problem.method != "auto" or problem.origin != "corner" or problem.machine.chip.side == 1:
         return ()
     steps = _ring_steps(problem._replace(points=anywhere(problem.points)), _unit(problem.points))
@@ -173,7 +170,6 @@ def rings(problem: ScatteredProblem) -> tuple[Step, ...]:
 
 
 def ring_plan(problem: ScatteredProblem) -> PointsPlan:
-    """The plan of the sum itself; without points, of a sum of nothing."""
     if problem.origin != "corner" and problem.points.size:
         raise ValueError(f"method 'kdft' has origin 'corner', this is {problem.origin!r}: use method='auto'")
     machine, start, itemsize = problem.machine, problem.start, problem.dtype.itemsize
@@ -243,7 +239,6 @@ def solved_at_points(
     options: Options,
     limits: Limits,
 ) -> Solution:
-    """The image of these sizes whose values at the points are those of a request, or nearest to them."""
     setting, dtype = request.setting, options.dtype(request.setting.dtype)
     limits.check(request.arrays, points, math.prod(sizes), setting.mesh)
     what: dict[str, object] = {"norm": norm, "tol": LEAST_TOL[dtype.name]}
@@ -258,7 +253,6 @@ def solved_at_points(
 
 
 def _check_known(setting: Setting, end: Layout, spec: Spec | None) -> None:
-    """Raises ValueError if values inside a caller's shard_map have a layout that its out_specs cannot describe."""
     if not mapped_axes(setting.mesh) & setting.start.mesh_axes:
         return
     if spec is not None:

@@ -3,7 +3,7 @@
     X_j = sum_n x[n] exp(-2 pi i k_j . n)        n over d dimensions, k_j in turns (cycles per sample)
     X_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...       z_jm = r_jm exp(2 pi i k_jm)
 
-Coordinates have period 1. NumPy arrays, lists and concrete JAX arrays are stored in float64; tracers keep their type.
+Coordinates have period 1. Concrete ones are stored in float64 on the host; tracers keep their type.
 """
 
 import dataclasses
@@ -36,12 +36,11 @@ class Scattered:
     """Points of a spectrum over d dimensions; made by `turns`, `radians` or
     `field_of_view`.
 
-    A pytree, so that it can be an argument of `jit` and `grad`. Trajectories
-    keep their shape, as (spokes, samples, d).
+    A pytree, for `jit` and `grad`. Trajectories keep their shape, as (spokes,
+    samples, d).
 
     Attributes:
-        coords: their coordinates, of shape (..., d), one for each transformed
-            dimension.
+        coords: their coordinates, of shape (..., d).
         unit: of the coordinates, "turns" or "radians".
         log_radius: natural logarithms of the radii, of the same shape; None on
             the unit circle.
@@ -67,8 +66,8 @@ class Scattered:
         Args:
             coords: of shape (..., d).
             radius: radii of the points in each dimension, 1 by default;
-                broadcasts to the shape of coords. Off the unit circle use the
-                sum itself: `kdftn`, or `nufftn` with method="kdft".
+                broadcasts to coords. Off the unit circle use the sum itself:
+                `kdftn`, or `nufftn` with method="kdft".
 
         Raises:
             ValueError, TypeError: not an array of shape (..., d), or one with
@@ -131,7 +130,7 @@ class Scattered:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the points, which values at them have."""
+        """The shape of the points."""
         return tuple(self.coords.shape[:-1])
 
     @property
@@ -151,9 +150,7 @@ class Scattered:
 
     @property
     def settled(self) -> "Scattered":
-        """The points as numbers on the host, checked, if a caller or JAX made
-        them as concrete arrays.
-        """
+        """The points as checked numbers on the host, if they are concrete."""
         coords = self.coords
         ours = isinstance(coords, np.ndarray) and coords.dtype == np.float64 and not coords.flags.writeable
         if ours or isinstance(coords, Tracer) or isinstance(self.log_radius, Tracer):
@@ -172,18 +169,14 @@ class Scattered:
         return np.asarray(turns_of(flat))
 
     def operand(self, real: DTypeLike) -> Logarithm[Limbs] | Logarithm[Array]:
-        """Coordinates as a ring of dense products takes them, by dimension
-        first; known ones as limbs.
-        """
+        """Coordinates, dimension first, for a dense sum; known ones as limbs."""
         if self.known:
             return _limbs(self, np.dtype(real))
         radius = None if self.log_radius is None else jnp.moveaxis(jnp.asarray(self.log_radius), -1, 0)
         return Logarithm(jnp.moveaxis(jnp.asarray(self.coords), -1, 0), radius)
 
     def check_range(self, sizes: Sequence[int], real: DTypeLike) -> None:
-        """Raises ValueError if at some point a product of powers leaves the
-        range of the type.
-        """
+        """Raises ValueError if powers at a point leave the range of the type."""
         if not isinstance(self.log_radius, np.ndarray) or not self.size:
             return
         reach = np.abs(self.log_radius.reshape(-1, self.dims)) @ (np.array(sizes) - 1.0)
@@ -220,7 +213,7 @@ def known_kind(points: object) -> Scattered:
 
 
 def anywhere(points: Scattered) -> Scattered:
-    """Points of the same shape and unit without coordinates: the cache key of plans."""
+    """Points of this shape and unit without coordinates: the cache key of plans."""
     shaped: Any = jax.ShapeDtypeStruct(points.coords.shape, np.float32)
     return Scattered(shaped, points.unit, None if points.log_radius is None else shaped)
 
@@ -257,7 +250,6 @@ def _with_radius(coords: Floats, unit: Unit, radius: PointValues | None) -> Scat
 
 
 def _received(coords: PointValues) -> Floats:
-    """Coordinates as a read-only float64 array, or as a tracer."""
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")
     held = to_host(coords) if isinstance(coords, Array) and not isinstance(coords, Tracer) else coords
@@ -285,6 +277,5 @@ def _frozen(values: Floats) -> Floats:
 
 
 def _like_radians(values: np.ndarray) -> bool:
-    """Whether values fill -pi to pi, which is unlikely for turns."""
     low, high, limit = float(values.min(initial=0.0)), float(values.max(initial=0.0)), np.pi * (1 + 1e-6)
     return -limit <= low < -2.5 and 2.5 < high <= limit

@@ -5,8 +5,7 @@
     known points    TileBalance, if owners are crowded -> Interpolate
     traced points   RingGrid, or with a capacity PointExchange
 
-The search prices the steps after the transform for each layout of the grid: halos are cheap in blocks and expensive in
-thin slabs. The device with the most points sets the time.
+The device with the most points sets the time.
 """
 
 import contextlib
@@ -34,18 +33,17 @@ from .steps import Interpolate, PhaseShift, PointExchange, RingGrid, TileBalance
 GROWTH = 1.07  # allowed growth of a grid that more devices can share
 SIGMA = 2.0
 LOOSE = 1e-3  # least tolerance for a coarser grid, which magnifies rounding
-SIGMAS = (SIGMA, 1.5, 1.25)  # a coarser grid has a smaller transform and a wider window, which pays in 3-D
+SIGMAS = (SIGMA, 1.5, 1.25)  # coarser grids, with wider windows, pay in 3-D
 MOST_CELLS = 2**31 - 1  # along a dimension: cells are 32-bit integers
 
 
 @dataclasses.dataclass(frozen=True)
 class PostTransform:
     problem: ScatteredProblem
-    grid: tuple[int, ...]  # cells along each transformed dimension
+    grid: tuple[int, ...]  # along transformed dimensions
     window: Window
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
-        """Steps for a layout, by the points that its devices would own."""
         problem = self.problem
         if not problem.points.known:
             return self._wired(layout, self._traced(layout))
@@ -55,7 +53,6 @@ class PostTransform:
         return self.steps(layout, most, most)
 
     def least(self, layout: Layout) -> tuple[Step, ...]:
-        """Steps if points were distributed evenly; none for traced points."""
         if not self.problem.points.known:
             return ()
         mean = self.problem.points.size // math.prod(layout.along(self.problem.dims).parts)
@@ -107,7 +104,7 @@ class PostTransform:
         return tuple(wired(step, at, *self.problem.wiring) for step, at in pairs)
 
     def _onto_halos(self, layout: Layout, *balance: TileBalance | None) -> tuple[tuple[Step, ...], Layout]:
-        """Steps to blocks with halos and lent tiles, and the layout of the grid after them."""
+        """Steps to blocks with halos and lent tiles, and the grid's layout after them."""
         dims = self.problem.dims
         shift = PhaseShift(dims, tuple(n // 2 for n in self.problem.modes), 1)
         steps = (shift, *(Halo(dim, 0, self.reach - 1) for dim in dims), *filter(None, balance))
@@ -117,7 +114,7 @@ class PostTransform:
 
 
 def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
-    """The caller's layout of values if the grid's mesh axes allow it, else a cut along the points."""
+    """The caller's layout of values if the grid's mesh axes allow it, else a cut along points."""
     there = problem.at_points
     if there is not None and there.mesh_axes == grid.mesh_axes:
         return there
@@ -127,7 +124,7 @@ def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
 def to_grid(
     problem: ScatteredProblem, instead: tuple[Step, ...] = (), post: type[PostTransform] = PostTransform
 ) -> tuple[Walk, PostTransform | None]:
-    """The cheapest walk to a fine grid and from there, or a step of `instead`; up to three sigmas are tried."""
+    """The cheapest walk to a fine grid and on, or a step of `instead`."""
     sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
     windows = [window(problem.tol, sigma, dims, dtype)]
     for coarser in SIGMAS[1:] if problem.sigma is None and problem.tol >= LOOSE else ():
@@ -174,7 +171,7 @@ def even_walk(
     find: Callable[[Problem], Walk],
     instead: tuple[Step, ...] = (),
 ) -> tuple[Walk, tuple[int, ...]]:
-    """The cheapest FFT of some dimensions, padded from `least` to fast lengths that its last layout divides."""
+    """The cheapest FFT, padded from `least` to fast lengths that its last layout divides."""
     devices = math.prod(start.parts)
     for growth in (1, GROWTH, math.inf):
         sizes = tuple(fast_length(n, devices, growth) for n in least)
@@ -190,7 +187,7 @@ def _divided(walk: Walk, dims: tuple[int, ...]) -> bool:
 
 
 def fast_length(least: int, devices: int, growth: float) -> int:
-    """A fast length from `least` on, divisible by as many devices as lengthen it by at most `growth`."""
+    """A fast length of at least `least`, divisible by as many devices as `growth` allows."""
     from scipy import fft  # importing takes 0.2 s
 
     lengths = {m: m * int(fft.next_fast_len(-(-least // m))) for m in range(1, devices + 1) if devices % m == 0}

@@ -1,7 +1,4 @@
-"""The problem of a transform at scattered points: image, points, devices and options, checked.
-
-Values have the dimensions of the points, cut by the mesh axes that cut the transformed dimensions.
-"""
+"""The problem of a transform at scattered points: image, points, devices and options, checked."""
 
 import dataclasses
 import math
@@ -34,7 +31,7 @@ ORIGINS = ("corner", "centre")
 
 
 class ScatteredProblem(NamedTuple):
-    """A transform between an image and values at points; hashable if the points are."""
+    """Hashable if the points are."""
 
     start: Layout  # of the image, with batch dimensions
     dims: tuple[int, ...]
@@ -49,8 +46,8 @@ class ScatteredProblem(NamedTuple):
     norm: str | None = None
     origin: str = "corner"
     slack: int = 0
-    balance: bool | None = None  # crowded owners lend tiles; by default if devices have separate memories
-    values: Layout | None = None  # of the values that the caller has or wants, with batch dimensions
+    balance: bool | None = None  # whether crowded owners lend tiles; by default if devices have separate memories
+    values: Layout | None = None  # of the caller's values, with batch dimensions
     capacity: float | None = None  # for traced points: slots of PointExchange over the mean
 
     @property
@@ -71,7 +68,7 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def middles(self) -> tuple[int, ...]:
-        """Distance from the origin of samples to the origin of the phase shift, along each dimension."""
+        """Distance from the samples' origin to that of the phase shift, by dimension."""
         return tuple(0 if self.origin == "centre" else n // 2 for n in self.modes)
 
     @property
@@ -84,18 +81,16 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def at_points(self) -> Layout | None:
-        """The layout of the caller's values without batch dimensions."""
         values = self.values
         return None if values is None else values.along(range(values.ndim - len(self.points.shape), values.ndim))
 
     def parts(self, walk: Walk, sources: tuple[OperandSource | None, ...]) -> tuple[Any, ...]:
-        """The fields of a Plan of this problem."""
         how = (self.mesh, self.dtype, self.options, self.machine, self.dots)
         return walk, Transform((), (), walk.scale), *how, sources
 
 
 def products(setting: Setting, precision: Precision, method: str = "auto") -> tuple[np.dtype, tuple[Dot, ...]]:
-    """The complex type and the products; raises ValueError for a grid in float64 on a TPU, whose kernels have none."""
+    """Raises ValueError for float64 on a TPU, whose kernels have none."""
     dtype, chip = complex_dtype(setting.dtype, precision), setting.machine.chip
     if chip.unit and dtype.itemsize == 16 and method != "kdft":
         remedy = "sum by slices, with mf.kdftn(image, points), mf.plan(shape, points=points) or method='kdft'"
@@ -113,7 +108,6 @@ def problem_of(
     options: Mapping[str, Any],
     out_spec: Spec | None = None,
 ) -> ScatteredProblem:
-    """The problem of an image in this layout; `out_spec` cuts the values."""
     mesh, points = setting.mesh, known_kind(points).settled
     dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
     check_once(dims, "name one dimension for each coordinate")
@@ -147,13 +141,12 @@ def problem_of_values(
     options: Mapping[str, Any],
     out_spec: Spec | None = None,
 ) -> ScatteredProblem:
-    """The problem of the adjoint: values in this setting, and an image of these sizes, cut by `out_spec`."""
     image = _image_layout(setting, points, sizes, axes, out_spec)
     return problem_of(setting, image, points, axes, dtype, dots, {**options, "values": setting.start})
 
 
 def plain_number(value: Any) -> Any:
-    """Converts a NumPy or JAX scalar to a Python number; returns anything else unchanged."""
+    """A Python number for a NumPy or JAX scalar; anything else unchanged."""
     numeric = isinstance(value, np.generic | np.ndarray | Array) and not isinstance(value, Tracer)
     return value.item() if numeric and value.ndim == 0 else value
 
@@ -181,7 +174,6 @@ def _check(problem: ScatteredProblem) -> None:
 
 
 def check_alike(points: Scattered, start: Layout) -> None:
-    """Raises ValueError for traced points that a shard_map has split between devices."""
     varying = varies_over(points.coords) & start.mesh_axes if isinstance(points.coords, Tracer) else None
     if varying:
         raise ValueError(
@@ -195,7 +187,7 @@ def points_layout(
 ) -> Layout:
     """Points cut by mesh axes, each along the first dimension that it divides; all along the first if one divides none.
 
-    With `ordered`, axes are in the mesh's order. Axes that a caller's shard_map maps are first, as it cuts first.
+    With `ordered`, axes are in the mesh's order. Axes that a caller's shard_map maps are first.
     """
     mapped, rank = mapped_axes(mesh), list(axis_sizes(mesh))
     axes = sorted(axes, key=lambda axis: (axis[0] not in mapped, rank.index(axis[0]) if ordered else 0))
@@ -211,7 +203,6 @@ def points_layout(
 
 
 def axes_of_cuts(layout: Layout, dims: Sequence[int]) -> list[tuple[str, int]]:
-    """The mesh axes that cut some dimensions, and their sizes."""
     return [cut[:2] for dim in dims for cut in layout.cuts[dim]]
 
 
@@ -239,7 +230,7 @@ def _image_layout(
 
 
 def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str, int]]) -> Layout:
-    """The layout with each of some mesh axes on a dimension, evenly if possible, the least cut first."""
+    """The layout with each mesh axis on a dimension, evenly if possible, the least cut first."""
     axes: dict[int, list[tuple[str, int]]] = {dim: [] for dim in dims}
     for name, size in moving:
         cut = {dim: math.prod(parts for _, parts in by) for dim, by in axes.items()}
@@ -251,7 +242,6 @@ def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str,
 
 
 def brought(request: Request, layout: Layout) -> Request:
-    """Values in the layout that a plan's adjoint takes, which other mesh axes may cut."""
     setting = request.setting
     if setting.start == layout:
         return request

@@ -5,10 +5,10 @@
     ADMM (split Bregman)                                      min |A x - d|^2 / 2 + t f(K x)
 
 A^H W A depends on differences of positions only, so it is a convolution on a circle of 2 N - 1 or more. q is one
-adjoint transform, lambda is real, and applications need no points.
+adjoint transform; lambda is real.
 
-Arrays of the solvers may be sharded in any way. Invariant: each program ends before the next one starts. On CPUs two
-independent programs can deadlock, because each may hold threads that the other needs.
+Invariant: each program ends before the next one starts, because on CPUs two programs can deadlock when each holds
+threads that the other needs.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ class LeastSquares(NamedTuple):
         normal: N; after `of_unit`, N over its largest eigenvalue.
         right: b, scaled as `normal`.
         start: initial image, or zero.
-        dims: number of pixel dimensions, which are the last.
+        dims: number of pixel dimensions, the last ones.
         units: factors of the image: the unit of the data, and one over that of the maps.
     """
 
@@ -84,7 +84,7 @@ def descent(problem: LeastSquares, l2: float = 0.0) -> Iterator[State]:
 def penalised(problem: LeastSquares, penalty: Penalty, weight: float, l2: float = 0.0) -> Iterator[State]:
     """Yields iterates of ADMM, INNER + 2 applications of N each.
 
-    `problem` is scaled by `of_unit`; the weight of the penalty is for a start whose brightest pixel is 1.
+    `problem` is scaled by `of_unit`; `weight` is for a start whose brightest pixel is 1.
     """
     normal, peak = _ridged(problem.normal, l2), float(jnp.max(jnp.abs(problem.start)))
     now = split(problem.start, penalty)
@@ -161,7 +161,6 @@ def _length(x: Array) -> Array:
 
 @jax.jit
 def advance(now: State, product: Array) -> tuple[State, Array, Array]:
-    """One step, given N p, with its coefficients; arrays may be padded."""
     return advanced(now, product, dot, over)
 
 
@@ -185,10 +184,10 @@ class NormalPlan:
     """A^H W A of a plan at scattered points, made by its `normal`."""
 
     forward: Plan  # transform to the circle, with padding
-    kernel: Array  # lambda, real, in the last layout of `forward` without batch dimensions
+    kernel: Array  # lambda, in the last layout of `forward` without batch
 
     def __call__(self, x: AnyArray) -> Any:
-        """A^H W A x of an image in the plan's layout; Hermitian, and differentiable in x."""
+        """A^H W A x of an image; differentiable in x."""
         batch = tuple(d for d in range(self.forward.in_layout.ndim) if d not in self.forward.transform.dims)
         with jax.ensure_compile_time_eval():
             kernel = jnp.expand_dims(self.kernel, batch)
@@ -209,12 +208,12 @@ def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
 
 
 def _nothing(layout: Layout) -> tuple[()]:
-    """No steps follow on a circle, so the search may end in any layout."""
+    """The search may end in any layout."""
     return ()
 
 
 def transformed(forward: Plan, q: Array, scale: float) -> Array:
-    """lambda, in its own layout, of a kernel whose differences are counted from the middle."""
+    """lambda, in its own layout, of a kernel whose differences count from the middle."""
     layout = forward.out_layout.along(forward.transform.dims)
     dims = tuple(range(layout.ndim))
     transform = transform_of(dims, layout.shape, None, False, "fft")

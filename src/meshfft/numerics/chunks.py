@@ -10,14 +10,14 @@ from jax import Array, lax
 
 from .split_complex import Planes
 
-CHUNK = 2**19  # numbers per chunk, if the sizes divide
+CHUNK = 2**19  # numbers, if the sizes divide
 LANES = 128  # parts of the last dimension are whole TPU registers
-RUNS = 16  # runs summed one by one into a partial sum
+RUNS = 16  # summed one by one into a partial sum
 Total = TypeVar("Total")
 
 
 def chunks(shape: tuple[int, ...], dim: int) -> tuple[int, int]:
-    """A dimension other than `dim`, and its number of equal parts of about CHUNK numbers each."""
+    """A dimension other than `dim`, and its number of equal parts of about CHUNK numbers."""
     numbers, best = math.prod(shape), (dim, 1)
     for other in (d for d in range(len(shape)) if d != dim):
         whole = LANES if other == len(shape) - 1 else 1
@@ -34,7 +34,7 @@ def in_chunks(
     made: Callable[[Planes, Planes | None], Planes],
     leaves: Iterable[Array] = (),
 ) -> Planes:
-    """Applies `made` to chunks of lines along `dim`, into `out` or an array that varies over the axes of `leaves`."""
+    """Applies `made` to chunks of lines along `dim`, into `out` or an array varying over the axes of `leaves`."""
     shape = (arrays or out or ())[0].shape
     other, many = chunks(shape, dim)
     if many == 1:
@@ -42,8 +42,8 @@ def in_chunks(
     size, given = shape[other] // many, out is not None
 
     def lines(i: Array | int, out: Planes | None) -> Planes:
-        # The barriers keep the block's layout. Without them the TPU compiler copies the whole block in every
-        # iteration, to the layout that suits one chunk.
+        # Without the barriers the TPU compiler copies the whole block in every iteration, to the layout that suits one
+        # chunk.
         cut = lambda x: lax.dynamic_slice_in_dim(x, i * size, size, other)  # noqa: E731
         mine = tuple(map(cut, arrays)), tuple(map(cut, out)) if out is not None and given else None
         return lax.optimization_barrier(made(*lax.optimization_barrier(mine)))
@@ -59,7 +59,7 @@ def in_chunks(
         done = tuple(lax.dynamic_update_slice_in_dim(whole, part, i * size, other) for whole, part in pairs)
         return i + 1, done
 
-    # The TPU compiler finds no trip count for a 64-bit counter, which is a pair there.
+    # On TPUs a 64-bit counter is a pair, and the compiler finds no trip count.
     return lax.while_loop(lambda state: state[0] < many, turn, (jnp.int32(0), out))[1]
 
 
@@ -70,7 +70,7 @@ def in_runs(
     total: Total | None,
     together: bool = True,
 ) -> Total:
-    """Adds `run(start, size, total)` over n columns: one by one, or `together` in groups of RUNS."""
+    """Adds `run(start, size, total)` over n columns, one by one or `together` in groups of RUNS."""
     first, single, many = runs(n, size, together)
 
     def several(i: Array, total: Total) -> Total:
@@ -85,7 +85,7 @@ def in_runs(
 
 
 def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
-    """Columns of the first run, number of single runs, and number of groups of RUNS runs."""
+    """Columns of the first run, and numbers of single runs and of groups of RUNS."""
     first = n % size or min(size, n)
     left = (n - first) // size
     many = max(left - 1, 0) // RUNS if together else 0
@@ -93,7 +93,7 @@ def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
 
 
 def varied(out: Array, leaves: Iterable[Array]) -> Array:
-    """The array, marked as varying over the mesh axes of all leaves, as a loop carry must be; XLA folds this."""
+    """Marks an array as varying over the mesh axes of all leaves, as a loop carry must; XLA folds this."""
     for leaf in leaves:
         one = jnp.ravel(leaf)[0]
         out = jnp.where(one == one, out, out)

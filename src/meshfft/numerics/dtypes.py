@@ -6,8 +6,8 @@ A float32 is exactly a sum of three bfloat16, each 2^-8 of the previous one. Mat
     bf16x3   x1 y1 + x1 y2 + x2 y1                                     3 passes
     bf16x6   x1 y1 + x1 y2 + x2 y1 + x1 y3 + x2 y2 + x3 y1             6 passes, as accurate as float32
 
-int8xS computes a float64 product from S (S + 1) / 2 exact products of 8-bit slices (see slices). int8x7 replaces
-"float64" on devices without it.
+int8xS makes a float64 product of S (S + 1) / 2 exact products of 8-bit slices (see slices). int8x7 replaces "float64"
+on devices without it.
 
 Source: Henry, Tang and Heinecke, arXiv:1904.06376, used by Lu et al., section II-A.
 """
@@ -31,11 +31,11 @@ class Tier(NamedTuple):
     Attributes:
         terms: bfloat16 terms of each factor; 0 if the type itself is multiplied.
         passes: products of terms per real product.
-        error: relative L2 error of a complex product of LONGEST terms, by real multiplications (`benchmarks bounds`).
-            In bf16 and bf16x3 it covers constants and spikes; in float32 and float64 equal terms may lose more
+        error: relative L2 error of a complex product of LONGEST terms, by real multiplications (`benchmarks bounds`),
+            in bf16 and bf16x3 also of constants and spikes; in float32 and float64 equal terms may lose more
             (RingDense.error).
         limit: largest error allowed when the plan chooses between 4 and 3.
-        slices: 8-bit slices of each float64 factor; 0 without slicing.
+        slices: 8-bit slices of each float64 factor, if sliced.
     """
 
     terms: int
@@ -61,10 +61,10 @@ class Error(NamedTuple):
         return Error(noise, equal, lost, math.prod(error.condition for error in every))
 
 
-SHORT_TERMS = 256  # of a product on a GPU: its float sums lose in proportion, and each run passes over the result
+SHORT_TERMS = 256  # of a product on a GPU, whose sums lose in proportion; each run passes over the result
 LONGEST = 65536  # terms up to which a tier's error is valid
-UNITS = ("int8", "int8 long", "bf16")  # units that multiply slices on TPUs
-ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # rounding of sums in float64, or in pairs of float32
+UNITS = ("int8", "int8 long", "bf16")  # that multiply slices on TPUs
+ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # of sums in float64, or in pairs of float32
 
 
 def unit_of(itemsize: int) -> float:
@@ -74,8 +74,8 @@ def unit_of(itemsize: int) -> float:
 def added_error(many: int, itemsize: int) -> float:
     """Largest relative error of adding `many` equal complex numbers one by one.
 
-    While the sum stays between two powers of two, all additions round the same way, by up to half a unit in the last
-    place. The worst of 2 million random numbers reach many / 4 + 1 / 2 roundings; up to four numbers are exact.
+    Between two powers of two all additions round the same way, by up to half a unit in the last place. The worst reach
+    many / 4 + 1 / 2 roundings; up to four are exact.
     """
     return (many / 4 + 0.5) * unit_of(itemsize) if many > 4 else 0.0
 
@@ -84,15 +84,15 @@ def sliced_error(slices: int, multiplications: int, n: int) -> float:
     """Relative L2 error of a complex product of n terms by S slices of 8 bits, without the rounding of its sums.
 
     A line of root mean square r is scaled by 2^e, within a factor two of its largest entry, so 2^e <= 2.04 sqrt(n) r
-    (equality for a single nonzero entry; white noise of n = 8192 has 4 to 8 r). Matrices of magnitudes up to one, mean
-    0.7, have e = 1. Slices act as random numbers of mean square (2^8)^2 / 12; those of one large entry may all be 128,
-    3^(1/2) times that. Per term, on average and relative to 0.7 r:
+    (equality for a single nonzero entry). Matrices of magnitudes up to one, mean 0.7, have e = 1. Slices act as random
+    numbers of mean square (2^8)^2 / 12; those of one large entry may all be 128, 3^(1/2) times that. Per term, on
+    average and relative to 0.7 r:
 
         omitted products, slices i + j = S + 2     (S - 1)^(1/2) 2^(16 - 8 (S + 2)) 2^2 2^(1 + e) 3^(1/2) / 12 / (0.7 r)
-                                                   = 1.63 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
+                                                    = 1.63 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
         truncation of the block after slice S      12^(-1/2) 2^(1 - 8 S) (2^e / r) = 0.58 2^(-8 S) (2^e / r)
 
-    The rest is below 2 % of these. The sum is below (3 S)^(1/2) 2^(-8 S) (2^e / r); n terms multiply error and value by
+    The rest is below 2 % of these, the sum below (3 S)^(1/2) 2^(-8 S) (2^e / r); n terms multiply error and value by
     n^(1/2). Gauss's three products have factors up to twice as large, 1.5 times on average.
     """
     return 2.04 * math.sqrt(3 * slices * max(n, 1)) * 2.0 ** (-8 * slices) * {4: 1.0, 3: 1.5}[multiplications]
@@ -111,19 +111,19 @@ TIERS = {
     "bf16": Tier(1, 1, {4: 6.5e-3, 3: 9.5e-3}, 9.5e-3),
     **{f"int8x{slices}": _sliced(slices) for slices in (7, 6, 5, 4)},
 }
-WIDE = ("float64", "int8x7", "int8x6", "int8x5", "int8x4")  # tiers of complex128, and of split complex float64
+WIDE = ("float64", "int8x7", "int8x6", "int8x5", "int8x4")  # of complex128, and of split complex float64
 PRECISIONS = ("default", *TIERS)
 Precision = str | float | None  # one of PRECISIONS, or an error bound
-MOST_DIMENSIONS = 3  # dimensions assumed when an error bound selects a tier
+MOST_DIMENSIONS = 3  # assumed when an error bound selects a tier
 
 
 class Dot(NamedTuple):
     """A precision tier, and the real multiplications per complex one.
 
-    Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d): three quarters of the
-    work, 1.4 times the error, and less relative accuracy for small imaginary parts. `unit`, one of UNITS, multiplies
-    slices on a device without float64, where values are pairs of float32. A float adds `run` terms one by one; if that
-    is 0, it is not known, or sums are made by tiles.
+    Gauss's three for (a + ib)(c + id) are (a + b) c, a (d - c) and b (c + d): three quarters of the work of four, 1.4
+    times the error, and less relative accuracy for small imaginary parts. `unit`, one of UNITS, multiplies slices on a
+    device without float64, whose values are pairs of float32. A float adds `run` terms one by one; 0 if unknown, or by
+    tiles.
     """
 
     tier: str
@@ -137,7 +137,7 @@ class Dot(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """Real products per multiplication, without pairs of terms that are negligible."""
+        """Real products per multiplication, without negligible pairs of terms."""
         return max(self.terms * (self.terms + 1) // 2, 1)
 
     @property
@@ -169,8 +169,8 @@ def dots_of(
 ) -> tuple[Dot, ...]:
     """The `Dot`s that the plan may choose from: all within the tier's limit, or the requested one.
 
-    If no tier is named, bf16x6 is a choice too on a TPU, which multiplies float32 as bfloat16 terms in any case: its
-    bound is no larger, even with three multiplications. GPUs that split take it alone: their sums of float32 lose more.
+    If no tier is named, bf16x6 is a choice too on a TPU, which splits float32 anyway: its bound is no larger, even with
+    three multiplications. GPUs that split take it alone: their sums of float32 lose more.
     """
     if multiplications not in (None, 3, 4):
         raise ValueError(f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
@@ -191,7 +191,7 @@ def reaches(tier: str, error: float) -> bool:
 
 
 def check_reached(precision: Precision, error: float, beside: str = "") -> None:
-    """Raises ValueError if the error exceeds the requested bound: tiers are chosen before the walk is known."""
+    """Raises ValueError if the error exceeds the bound: tiers are chosen before the walk is known."""
     if isinstance(precision, float) and not error <= precision:
         raise ValueError(
             f"precision {precision:g} is out of reach of this transform, whose error may be {bound(error)}: "
@@ -204,7 +204,7 @@ def is_wide(precision: Precision) -> bool:
 
 
 def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
-    """Complex type of a transform of `dtype`: NumPy's promotion, within JAX's enabled types."""
+    """A transform's complex type: NumPy's promotion, within JAX's enabled types."""
     return np.dtype(np.complex128 if _tier_of(dtype, precision) in WIDE else np.complex64)
 
 
@@ -247,6 +247,5 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def promoted(a: DTypeLike, b: DTypeLike) -> np.dtype:
-    """The promoted type, even if implicit promotion is off."""
     with jax.numpy_dtype_promotion("standard"):
         return np.dtype(jnp.promote_types(a, b))

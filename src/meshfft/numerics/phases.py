@@ -1,13 +1,11 @@
 """Exact phases: roots of unity n k / N, and multiples of any angle or logarithm as fixed-point numbers.
 
 A phase is reduced to an eighth of a turn in integers, before cos and sin: its error is one rounding for every n k / N
-below MAX_LENGTH. (In float32 without the reduction n k loses 5e-3 at N = 8192.)
+below MAX_LENGTH. (In float32 alone n k loses 5e-3 at N = 8192.)
 
 A fixed-point number is a tuple of uint32 limbs, most significant first, and wraps: multiples of a fraction of a turn
-are exact modulo a turn. Two limbs hold a turn to 2^-64, and a base-two logarithm to 2^-48: enough for float32 up to
-n = 2^21.
-
-Logarithms of numbers on the host are in two float64: a power z^-n multiplies the error of one by n.
+are exact modulo a turn. Two limbs hold a turn to 2^-64, and a base-two logarithm to 2^-48: enough for float32 up to n =
+2^21. Logarithms on the host are in two float64: a power z^-n multiplies their error by n.
 """
 
 import functools
@@ -31,7 +29,7 @@ Complex = tuple[Two, Two]
 F = TypeVar("F")
 MAX_LENGTH = 2**29
 DIGIT = 16  # bits taken from a float at a time
-INTEGER_BITS = 16  # bits of a logarithm before the point
+INTEGER_BITS = 16  # of a logarithm before the point
 # floor(2^192 c) for c = 1 / (2 pi) and c = log2(e) / 2
 INVERSE_TURN = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E410
 HALF_LOG2_E = 0xB8AA3B295C17F0BBBE87FED0691D3E88EB577AA8DD695A58
@@ -42,7 +40,7 @@ _SERIES: list[Two] = [(np.array(float(x)), np.array(float(x - Fraction(float(x))
 
 
 def vandermonde(k: Array, n: Array, length: int, sign: int, real: DTypeLike) -> Planes:
-    """Block V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, dft1d_matrix)."""
+    """V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, dft1d_matrix)."""
     return roots(mulmod(k[:, None] % length, n[None, :] % length, length), length, sign, real)
 
 
@@ -68,7 +66,7 @@ def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:
 
 
 def mulmod(a: Array, b: Array, modulus: int) -> Array:
-    """a b mod `modulus` in uint32, for 0 <= a, b < modulus <= MAX_LENGTH; takes b a few bits at a time."""
+    """a b mod `modulus` in uint32, for 0 <= a, b < modulus <= MAX_LENGTH, by a few bits of b at a time."""
     a, b = a.astype(jnp.uint32), b.astype(jnp.uint32)
     bits = (modulus - 1).bit_length()
     if 2 * bits <= 32:
@@ -107,7 +105,6 @@ def power_of_two(logarithm: Limbs, real: DTypeLike) -> Array:
 
 
 def limbs_for(real: DTypeLike) -> int:
-    """Limbs that exceed the precision of the type: two for float32, three for float64."""
     return 2 if jnp.finfo(real).bits == 32 else 3
 
 
@@ -125,7 +122,7 @@ def of_logarithm(logarithm: Floats, limbs: int) -> Limbs:
 
 
 def _multiple(values: Floats, fraction: int, exponent: int, integer_bits: int, limbs: int) -> Limbs:
-    """values fraction 2^(exponent - 192), by the digits of the fraction that are left modulo 1: exact to a unit.
+    """values fraction 2^(exponent - 192), by the fraction's digits that are left modulo 1: exact to a unit.
 
     Source: Payne and Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18, 1983.
     """
@@ -149,7 +146,7 @@ def _multiple(values: Floats, fraction: int, exponent: int, integer_bits: int, l
 
 
 def _fixed(values: Floats, integer_bits: int, limbs: int) -> Limbs:
-    """Fixed-point digits: exact floors of the magnitude, then two's complement; drops bits above the integer bits."""
+    """Digits: exact floors of the magnitude, then two's complement; drops bits above the integer bits."""
     xp = _module(values)
     rest = xp.abs(values) * np.array(2.0**-integer_bits, values.dtype)
     rest, words = rest - xp.floor(rest), []
@@ -168,7 +165,6 @@ def _signed(values: Floats, words: Limbs) -> Limbs:
 
 
 def _module(values: Floats) -> ModuleType:
-    """NumPy for host arrays, which keeps float64; else jax.numpy."""
     return np if isinstance(values, np.ndarray) else jnp
 
 
@@ -224,7 +220,7 @@ def logarithm(z: np.ndarray) -> tuple[Two, Two]:
 
 
 def finite(values: F) -> F:
-    """The values; raises ValueError if a host array has one that is not finite."""
+    """Raises ValueError if a host array has a value that is not finite."""
     if isinstance(values, np.ndarray) and not np.isfinite(values).all():
         raise ValueError(f"point {np.argmin(np.isfinite(values))} is not finite: give finite points")
     return values

@@ -1,8 +1,4 @@
-"""Products of matrices and blocks in split complex; the only place that sets the precision of a product.
-
-A complex product is four real ones, or three (see `Dot`). In the bfloat16 tiers a real product is a float32 sum of
-products of bfloat16 terms, by the backend's algorithm (TPU, GPU) or by splitting here.
-"""
+"""Products of matrices and blocks in split complex; the only place that sets a product's precision."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -29,19 +25,19 @@ Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, kept separate unti
 
 
 class Factors(NamedTuple):
-    """A presplit matrix, (A,), (re, im) or (re + im, re, im): in bfloat16 terms, or in slices with a scale."""
+    """A presplit matrix, (A,), (re, im) or (re + im, re, im), in bfloat16 terms, or in slices with a scale."""
 
     forms: tuple[Terms, ...]
 
 
-# Makes `size` columns (rows, size) of a matrix from a start.
+# Makes columns (rows, size) of a matrix from a start.
 Maker = Callable[[Array | int, int], Planes | Factors]
 
 
 class RealProduct(NamedTuple):
-    """A way to make real products: by the backend's algorithm for a precision, or from terms of both factors.
+    """Makes real products by the backend's algorithm for a precision, or from terms of both factors.
 
-    XLA on CPUs adds terms one by one, which loses up to (n / 4 + 1 / 2) roundings. Sums of `group` are added in pairs.
+    XLA on CPUs adds terms one by one, which loses up to (n / 4 + 1 / 2) roundings; sums of `group` are added in pairs.
     """
 
     precision: lax.Precision | lax.DotAlgorithmPreset
@@ -52,7 +48,7 @@ class RealProduct(NamedTuple):
         return terms_of(matrix, self.terms) if self.terms else (matrix,)
 
     def laid(self, form: Terms) -> Terms:
-        """A matrix (rows, n) as (groups, rows, terms of a group), zero-padded."""
+        """From (rows, n) to (groups, rows, terms of a group), zero-padded."""
         return tuple(jnp.moveaxis(_grouped(part, 1, self.group), 1, 0) for part in form) if self.group else form
 
     def along(self, matrix: Terms, x: Array, dim: int) -> Array:
@@ -66,7 +62,7 @@ class RealProduct(NamedTuple):
         return y.reshape(-1, lines, width).swapaxes(0, 1)
 
     def dot(self, matrix: Array, x: Array, dim: int, last: bool = False) -> Array:
-        """A matrix from `laid` times dimension `dim` of an array; its rows become the first or last dimension."""
+        """A matrix from `laid` times dimension `dim`; rows become the first or last dimension."""
         both = (matrix, 1 + (self.group > 0)), (_grouped(x, dim, self.group), dim + 1) if self.group else (x, dim)
         (a, of_a), (b, of_b) = reversed(both) if last else both
         if not self.group:
@@ -87,8 +83,8 @@ def product(
 ) -> Sums:
     """Adds to `total` the products of matrices with dimension `dim` of blocks in split complex.
 
-    Blocks have one shape; rows replace the dimension. `real` keeps the real part only. Costs dot.flops per row and
-    element. Sums of runs in two levels keep the error below 4e-7 in float32 (tests/operators/test_points.py).
+    Blocks have one shape; rows replace the dimension. `real` keeps only the real part. Costs dot.flops per row and
+    element. Sums of runs in two levels keep the error below 4e-7 in float32.
     """
     makers, blocks = [maker for maker, _ in terms], tuple(planes for _, planes in terms)
     summed = functools.partial(_summed, makers=makers, dim=dim, dot=dot, real=real)
@@ -159,7 +155,7 @@ def _in_pairs(parts: list[Array]) -> Array:
 
 
 def terms_of(x: Array, many: int) -> Terms:
-    """A float32 array as bfloat16 terms, largest first, each the rounded remainder of the previous."""
+    """Bfloat16 terms of a float32 array, largest first, each the rounded remainder of the previous."""
     parts: list[Array] = []
     for _ in range(many):
         parts.append(lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7))
@@ -185,7 +181,7 @@ def complex_sums(
 def forms_of(
     matrix: Planes | Factors, dot: Dot, way: RealProduct | SlicedProduct, full: bool = False
 ) -> tuple[Terms, ...]:
-    """Real matrices of a product, in parts, with re + im for Gauss's; one matrix for complex slices (`full`)."""
+    """A product's real matrices, in parts, with re + im for Gauss's; one matrix for complex slices (`full`)."""
     if isinstance(matrix, Factors):
         joined = ((functools.reduce(jnp.add, form).astype(jnp.float32),) for form in matrix.forms)
         return tuple(joined) if isinstance(way, RealProduct) and not way.terms else matrix.forms

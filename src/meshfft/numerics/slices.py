@@ -22,23 +22,23 @@ from jax import Array, lax
 from .chunks import CHUNK
 from .dtypes import TIERS, Dot
 
-BITS = 8  # bits of a slice, sign included
+BITS = 8  # of a slice, sign included
 HIGH = 4  # slices in the first 32-bit integer of a number; the second has the rest, at most three
 ROOM = 1 + 2.0**-6  # extra downscaling of lines, so that the first slice rounds to at most 127
 LEAST, LEAST_OF_PAIRS = -1000, -100  # smallest exponents of the scale of a line
-# (operations, bytes) per sliced number and per sum of products, from cycles that the TPU v5e compiler estimates. If
-# fast memory does not hold the sums of a chunk, each product reads and writes them.
+# (operations, bytes) per sliced number and per sum of products, from the TPU v5e compiler's cycles. If fast memory does
+# not hold a chunk's sums, each product reads and writes them.
 SLICE_COST, SUM_COST = (340, 8), (200, 16)
 SPILLED = {"int8": 8, "int8 long": 3, "bf16": 3}
 HELD = 112  # bytes per complex number of a chunk: slices, sums and results
-TERMS = {**dict.fromkeys(("", "int8", "int8 long"), 2**17 - 1), "bf16": 2**10}  # terms added exactly, each below 2^14
+TERMS = {**dict.fromkeys(("", "int8", "int8 long"), 2**17 - 1), "bf16": 2**10}  # added exactly, each below 2^14
 RUN = 2048  # most columns of a matrix per sum
-WHOLE = 2**23  # largest matrix for the sums of all weights at once, in bytes
+WHOLE = 2**23  # largest matrix, in bytes, for the sums of all weights at once
 Terms = tuple[Array, ...]
 
 
 def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[int, int]:
-    """Operations and bytes besides the products, for `numbers` to slice and `sums`, each of `reals` products."""
+    """Operations and bytes besides the products, for `numbers` to slice and `sums` of `reals` products each."""
     each = 2 if reals == 4 else reals
     spilled = SPILLED.get(dot.unit, 0) * (reals // each) * TIERS[dot.tier].passes * (fast < HELD * CHUNK)
     flops, nbytes = (each * (numbers * one + sums * two) for one, two in zip(SLICE_COST, SUM_COST, strict=True))
@@ -49,7 +49,7 @@ class SlicedProduct(NamedTuple):
     """Real products by slices: slices per factor, their unit, and whether float64 is a pair of float32, as on TPUs.
 
     Without a unit, one int8 product makes the sums of all weights from a half-zero matrix: twice the work, a third of
-    the instructions to compile. A matrix larger than WHOLE takes one product per weight.
+    the instructions to compile; above WHOLE, one product per weight.
     """
 
     slices: int
@@ -82,7 +82,7 @@ class SlicedProduct(NamedTuple):
         return *(_stacked(each)[::-1] for each in digits), scale
 
     def sliced(self, arrays: Terms, axis: int) -> tuple[tuple[Terms | Array, ...], Array]:
-        """Int8 slices of arrays, largest first, and their shared power of two; NaN for lines without one."""
+        """Int8 slices, largest first, and the arrays' shared power of two; NaN for lines without one."""
         scaled, scale = (_pairs if self.pairs else _doubles)(arrays, axis)
         digits = one_by_one if self.unit else at_once
         return tuple(digits(limbs(parts, self.slices), self.slices) for parts in scaled), scale
@@ -138,18 +138,18 @@ class SlicedProduct(NamedTuple):
 
 
 def _doubles(arrays: Terms, axis: int) -> tuple[Iterable[Terms], Array]:
-    """Float32 parts of arrays divided by a shared power of two, and that."""
+    """Float32 parts of arrays over a shared power of two, and that."""
     largest = _largest(arrays, axis)
     exponent = jnp.maximum(jnp.frexp(largest * ROOM)[1], LEAST)
     one = jnp.ones((), largest.dtype)
     down, up = jnp.ldexp(one, -exponent), jnp.ldexp(one, exponent)
-    # All is NaN in a line with NaN or infinity, or with numbers so large that the scale overflows.
+    # A line with NaN, infinity, or numbers whose scale overflows becomes NaN.
     up = jnp.where((largest < jnp.inf) & (down * up == 1), up, jnp.nan)
     return (singles(x * down, 3) for x in arrays), up
 
 
 def _pairs(arrays: Terms, axis: int) -> tuple[Iterable[Terms], Array]:
-    """`_doubles` for pairs, with powers of two made from bits: the TPU compiler has no float64 frexp."""
+    """`_doubles` for pairs, with powers of two from bits: the TPU compiler has no float64 frexp."""
     pairs, room = [singles(x, 2) for x in arrays], jnp.float32(ROOM)
     largest = _largest([high for high, _ in pairs], axis) * room
     exponent = (lax.bitcast_convert_type(largest, jnp.int32) >> 23) - 126
@@ -185,7 +185,7 @@ def singles(y: Array, many: int) -> Terms:
 
 
 def limbs(parts: Terms, slices: int) -> list[Array]:
-    """Integers in units of the last slice, from sums of float32 in (-1, 1); the second has the slices after HIGH."""
+    """Integers in units of the last slice, from float32 sums in (-1, 1); the second has the slices after HIGH."""
     high, low = BITS * min(slices, HIGH) - 1, BITS * max(slices - HIGH, 0)
     first = jnp.round(parts[0] * jnp.float32(2.0**high))
     rests = (parts[0] - first * jnp.float32(2.0**-high), *parts[1:])
@@ -200,12 +200,12 @@ def one_by_one(integers: list[Array], slices: int) -> Terms:
     found = _bytes(integers, slices)
     many = (min(slices, HIGH), slices - HIGH)
     each = [(one << (24 - BITS * i)) >> 24 for one, n in zip(found, many, strict=False) for i in reversed(range(n))]
-    # The barrier makes all digits at once; otherwise the TPU compiler recomputes the integers for each.
+    # Otherwise the TPU compiler recomputes the integers for each digit.
     return tuple(lax.optimization_barrier([digit.astype(jnp.int8) for digit in each]))
 
 
 def at_once(integers: list[Array], slices: int) -> Array:
-    """The balanced digits as one array (S, ...), in few operations."""
+    """The digits as one array (S, ...)."""
     found, first = _bytes(integers, slices), min(slices, HIGH)
     at = jnp.arange(slices, dtype=jnp.int32).reshape(-1, *[1] * found[0].ndim)
     up = 24 - BITS * (jnp.where(at < first, first, slices) - 1 - at)
@@ -224,7 +224,7 @@ def _bytes(integers: list[Array], slices: int) -> list[Array]:
 
 
 def carried(orders: list[Array]) -> tuple[Array, list[Array]]:
-    """Sum of int32 numbers, each of 2^-8 the weight of the previous one: an int32 and the bytes after it."""
+    """Sum of int32 numbers, each of 2^-8 the previous one's weight: an int32 and the bytes after it."""
     value, low = orders[-1], list[Array]()
     for order in reversed(orders[:-1]):
         low.insert(0, value & 255)

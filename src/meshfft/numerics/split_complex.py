@@ -1,4 +1,4 @@
-"""Split complex: a block as separate real and imaginary parts, the form of matrix units and TPUs; and its dimensions.
+"""Split complex, the form of matrix units and TPUs: real and imaginary parts as separate arrays.
 
 A block is an array, or its planes: (re, im), or (re,) if real. A step returns the form of its input.
 """
@@ -37,7 +37,7 @@ def conjugate(planes: Planes) -> Planes:
 
 
 def scaled(block: Array, factor: Array | np.ndarray | float) -> Array:
-    """An array times a factor; a real factor takes two real products, not four."""
+    """A real factor takes two real products, not four."""
     if jnp.iscomplexobj(block) and not jnp.iscomplexobj(factor):
         return lax.complex(block.real * factor, block.imag * factor)
     return block * factor
@@ -61,7 +61,7 @@ def in_complex(step: Callable[[Array], Array], block: Block) -> Block:
 
 
 def unfolded(block: Array, dim: int, parts: int) -> Array:
-    """Splits a dimension into two, the first of size `parts`."""
+    """Splits a dimension into two, first of size `parts`."""
     return block.reshape(*block.shape[:dim], parts, block.shape[dim] // parts, *block.shape[dim + 1 :])
 
 
@@ -70,7 +70,7 @@ def folded(block: Array, dim: int) -> Array:
 
 
 def resize(block: Array, dim: int, size: int) -> Array:
-    """Crops a dimension, or pads it with zeros at the tail, to `size`."""
+    """Crops a dimension, or pads it with zeros at the tail."""
     if size == block.shape[dim]:  # a slice less to compile
         return block
     kept = lax.slice_in_dim(block, 0, min(size, block.shape[dim]), axis=dim)
@@ -79,7 +79,7 @@ def resize(block: Array, dim: int, size: int) -> Array:
 
 
 def resize_lowest(block: Array, dim: int, size: int) -> Array:
-    """Crops frequencies in FFT order to the lowest, or pads them with zeros above these, to `size`."""
+    """Crops frequencies in FFT order to the lowest, or pads zeros above these."""
     many = block.shape[dim]
     first, last = (min(size, many) + 1) // 2, min(size, many) // 2
     head, tail = lax.slice_in_dim(block, 0, first, axis=dim), lax.slice_in_dim(block, many - last, many, axis=dim)

@@ -1,8 +1,8 @@
 """`product` of arrays for machines with caches, and its memory.
 
-A tile is split, multiplied, summed over all matrices and joined in the cache; a result as large as a block replaces
-the last block. Sums of more than SINGLE runs of COLUMNS use two floats (Kahan), with the error of one run: a complex
-array for each plane, the sum and what it lost. XLA updates one array in place, but would copy two for every tile.
+A tile is split, multiplied, summed over all matrices and joined in cache; a result as large as a block replaces the
+last block. Sums of more than SINGLE runs of COLUMNS use two floats (Kahan), with the error of one run: a complex array
+per plane has the sum and what it lost, as XLA updates one array in place but would copy two for every tile.
 """
 
 import functools
@@ -21,14 +21,14 @@ from .products import GROUP, TERMS, Maker, RealProduct, Sums, complex_sums, form
 from .slices import Terms
 from .split_complex import Planes, join, split
 
-COLUMNS = 2 * TERMS  # columns of each matrix made at once and multiplied in runs of TERMS
-TILE = 128  # positions of a tile if each device has its own cores
+COLUMNS = 2 * TERMS  # of each matrix made at once and multiplied in runs of TERMS
+TILE = 128  # positions of a tile if each device has separate cores
 WIDE_TILE = 512  # positions if one device has all cores, which share a tile
 SINGLE = 4  # sums added in one float: four equal ones round correctly
 
 
 class Run(NamedTuple):
-    """The columns of a matrix in one sum: real forms, stacked as re above im or not, and the block they multiply."""
+    """A matrix's columns in one sum: real forms, perhaps stacked as re above im, and their block."""
 
     forms: tuple[Terms, ...]
     stacked: bool
@@ -48,8 +48,9 @@ def in_two_floats(n: int, parts: int = 1) -> bool:
 
 
 def equal_error(n: int, dot: Dot, itemsize: int) -> float:
-    """Largest relative error of a sum of n equal complex terms, in runs or in tiles; Gauss's products have at most 2.42
-    times as much."""
+    """Largest relative error of a sum of n equal complex terms, in runs or tiles; at most 2.42 times that for Gauss's
+    products.
+    """
     if dot.run:
         lost = added_error(min(n, dot.run), itemsize) + added_error(math.ceil(n / dot.run), itemsize)
     else:
@@ -67,7 +68,7 @@ def product_in_tiles(
     wide: bool = False,
     two: bool = False,
 ) -> Sums:
-    """Adds to `total`, or makes, an array; with `two` a complex one for each plane, which `sum_of` joins."""
+    """Adds to `total`, or makes, an array; with `two` a complex one per plane, which `sum_of` joins."""
     way, like = RealProduct(lax.Precision.HIGHEST, dot.terms, GROUP), terms[0][1]
     before, n, after = math.prod(like.shape[:dim]), like.shape[dim], math.prod(like.shape[dim + 1 :])
     blocks = [block.reshape(before, n, after) for _, block in terms]
@@ -91,7 +92,7 @@ def product_in_tiles(
         dtype = like.real.dtype if real else joined
         planes = 2 if two and dtype.kind == "c" else 1
         dtype = np.result_type(dtype, np.complex64) if two else dtype
-        # A broadcast element of the block, all overwritten: XLA would make zeros for all rings of a walk at once.
+        # A broadcast element, all overwritten: XLA would make zeros for all rings of a walk at once.
         first = blocks[0].ravel()[:1] if like.size else jnp.zeros(1, like.dtype)
         new = jnp.broadcast_to((first.real if real else first).astype(dtype), (before, rows, after))
         if rows == n and dtype == like.dtype and planes == 1:
@@ -108,7 +109,7 @@ def sum_of(total: Sums, two: bool) -> Array:
 
 
 def _added(pair: Array, y: Array) -> Array:
-    """The pair of a sum and what it lost, with y added; XLA does not reorder float sums."""
+    """The pair of a sum and what it lost, plus y; XLA does not reorder float sums."""
     high, y = pair.real, y + pair.imag
     both = high + y
     return lax.complex(both, y - (both - high))
@@ -124,7 +125,7 @@ def _by_tiles(
     positions: int,
     added: bool = False,
 ) -> Sums:
-    """The products of all runs, added to `out` or replacing it; `out` may be the last block."""
+    """The products of all runs, added to `out` (perhaps the last block) or replacing it."""
 
     def tile(line: Array | int, start: Array | int, lines: int, width: int, out: Sums) -> Sums:
         sums = []
@@ -152,7 +153,7 @@ def _over_tiles(tile: Callable[..., Sums], out: Sums, positions: int) -> Sums:
     lines = before > 1 and after < positions
     length, times = (before, 1) if lines else (after, before)
     most = min(length, max(1, positions // after) if lines else positions)
-    # The remainder makes two tiles: XLA unrolls a loop of one, and copies the result for each reader.
+    # At least two tiles: XLA unrolls a loop of one, and copies the result for each reader.
     width = next(width for width in range(most, 0, -1) if length % width % 2 == 0)
 
     def one(line: Array | int, start: Array | int, width: int, out: Sums) -> Sums:
@@ -179,10 +180,10 @@ def bytes_at_once(
 
         bytes = columns of matrices at once * rows + slices of a tile + real products of its groups of columns
 
-    XLA makes all matrices outside loops at once, and one more in a loop. Tiles in loops share memory. `shape` is rows
-    and columns of a matrix, made of `planes` real ones; `terms` has the matrices of each call; `products` counts the
-    real products of a group; `lines` counts positions beside the dimension; `itemsize` and `real` are bytes of the
-    larger element and of its real part.
+    XLA makes all matrices outside loops at once, and one more in a loop, where tiles share memory. `shape` is that of a
+    matrix of `planes` real ones; `terms` has the matrices of each call; `products` counts a group's real products;
+    `lines` counts positions beside the dimension; `itemsize` and `real` are bytes of the larger element and of its real
+    part.
     """
     rows, columns = shape
     width, unrolled, looped, first = min(lines, WIDE_TILE if wide else TILE), list[int](), 0, 0

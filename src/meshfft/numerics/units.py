@@ -20,7 +20,7 @@ def quantity(value: float, unit: str = "") -> str:
 
 
 def plain(value: float, digits: int = 2) -> str:
-    """A number rounded to some digits: 200, 1.2, 0.0035."""
+    """A rounded number: 200, 1.2, 0.0035."""
     rounded = float(f"{value:.{digits}g}")
     if not math.isfinite(rounded) or abs(rounded) < LEAST:
         return f"{rounded:.{digits}g}"
@@ -30,6 +30,6 @@ def plain(value: float, digits: int = 2) -> str:
 
 
 def bound(value: float, digits: int = 2) -> str:
-    """An upper bound rounded up to some digits: 0.00025 for 2.44e-4."""
+    """An upper bound rounded up: 0.00025 for 2.44e-4."""
     upward = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING)
     return plain(float(upward.create_decimal_from_float(value)), digits)

@@ -2,14 +2,13 @@
 
     a = |r|^2 / p^H N p,   x += a p,   r -= a N p,   c = |r'|^2 / |r|^2,   p <- r + c p
 
-Arrays are JAX's or NumPy's, or tuples of planes. The extreme eigenvalues of Lanczos' matrix, which a and c make,
+Arrays are JAX's or NumPy's, or tuples of planes. The extreme eigenvalues of Lanczos' matrix, made of a and c,
 approximate those of N: condition numbers.
 
     T = V^H V,   T[m, n] = t_{m - n},   t_j = sum_k z_k^j,   |z_k| = 1
 
-T is the corner of a circulant matrix of P >= 2 N - 1 columns, whose eigenvalues are 2 Re FFT_P(t_0 ... t_{N-1}) - t_0,
-and is applied by two FFTs. With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases per
-sample.
+T is the corner of a circulant matrix of P >= 2 N - 1 columns with eigenvalues 2 Re FFT_P(t_0 ... t_{N-1}) - t_0,
+applied by two FFTs. With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases per sample.
 """
 
 import dataclasses
@@ -32,8 +31,8 @@ from .inverses import vandermonde
 from .matrices import Logarithm, Samples
 from .points import Points
 
-STEPS = 2000  # most conjugate gradient steps on the host
-TRACED_STEPS = 256  # steps for traced points
+STEPS = 2000  # most on the host
+TRACED_STEPS = 256  # for traced points
 TRACED_ENTRIES = 2**24  # largest matrix that every device makes for the condition of traced points off the circle
 _ENTRIES = 2**22  # phases made at a time on the host
 _CONVERGED = 1e-8  # residual that leaves the extreme eigenvalues accurate to a few per cent
@@ -44,7 +43,7 @@ V = TypeVar("V", Array, np.ndarray)
 
 
 class Iterate(NamedTuple, Generic[X, R]):
-    """State of conjugate gradients: image, residual b - N x, direction, |residual|^2."""
+    """The image, residual b - N x, direction, and |residual|^2."""
 
     image: X
     residual: X
@@ -69,7 +68,7 @@ def advanced(
 
 
 def tridiagonal(lengths: V, ratios: V) -> tuple[V, V]:
-    """The diagonal and off-diagonal of Lanczos' matrix, from the coefficients a and c of all steps."""
+    """The diagonal and off-diagonal of Lanczos' matrix."""
     xp = np if isinstance(lengths, np.ndarray) else jnp
     before = ratios[:-1] / lengths[:-1]
     return 1 / lengths + xp.concatenate([xp.zeros_like(ratios[:1]), before]), xp.sqrt(ratios[:-1]) / lengths[:-1]
@@ -78,10 +77,7 @@ def tridiagonal(lengths: V, ratios: V) -> tuple[V, V]:
 def solved(
     normal: Callable[[Planes], Planes], b: Planes, mapped: tuple[str, ...], tol: float, iterations: int
 ) -> tuple[Planes, Array]:
-    """The x with normal(x) = b to a relative residual, and the iterations; NaN if the matrix is not positive.
-
-    Sums include the mesh axes `mapped` of a caller's shard_map.
-    """
+    """The x with normal(x) = b to a relative residual, and the iterations; NaN if the matrix is not positive."""
 
     def inner(p: Planes, q: Planes) -> Array:
         total = sum(jnp.sum(jnp.real(a) * jnp.real(b) + jnp.imag(a) * jnp.imag(b)) for a, b in zip(p, q, strict=True))
@@ -105,12 +101,12 @@ def solved(
     limit = energy * tol**2
     zero = tuple(part - part for part in r)
     now, count = lax.while_loop(more, step, (Iterate(zero, r, r, energy), jnp.zeros((), jnp.int32)))
-    count = lax.pcast(count, mapped, to="varying") if mapped else count  # JAX requires both results to vary alike
+    count = lax.pcast(count, mapped, to="varying") if mapped else count  # both results must vary alike
     return tuple(scaled(part, size) for part in now.image), count
 
 
 def about_the_circle(points: Points) -> tuple[Points, Floats | float]:
-    """Points about the unit circle, and the logarithm of their mean radius."""
+    """Points about the unit circle, and their mean log radius."""
     if points.log_radius is None:
         return points, 0.0
     logs = points.log_radius
@@ -153,7 +149,7 @@ def _moments(points: Points, size: int) -> np.ndarray:
 
 
 def _traced_moments(points: Points, size: int, real: DTypeLike) -> Array:
-    """`_moments` of traced points: exact phases times exp(i n d), with d = 0 the variable of derivatives."""
+    """`_moments` by exact phases times exp(i n d), with d = 0 the variable of derivatives."""
     width, angles = math.isqrt(size - 1) + 1, jnp.asarray(points.angle)
     fixed = lax.stop_gradient(angles)
     samples = Samples(points.size, size, points.unit, conjugated=True)
@@ -172,7 +168,7 @@ def _traced_moments(points: Points, size: int, real: DTypeLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def condition_number(points: Points, size: int) -> float:
-    """The 2-norm condition number of V for known points, by Lanczos; infinite if it does not converge."""
+    """V's 2-norm condition number for known points, by Lanczos; infinite if it does not converge."""
     if points.log_radius is None:
         length = embedding(size, 1)
         symbol = eigenvalues(points, size, length, np.float64)
@@ -220,9 +216,9 @@ def _traced_normal(points: Points, symbol: Floats | None, size: int, real: DType
 
 
 def traced_condition(points: Points, symbol: Floats | None, size: int, real: DTypeLike) -> Array:
-    """The condition number of V for traced points; infinite if TRACED_STEPS do not suffice.
+    """V's condition number for traced points; infinite if TRACED_STEPS do not suffice.
 
-    T is applied by its eigenvalues `symbol`, or by V without them.
+    T is applied by its eigenvalues `symbol`, or by V.
     """
     normal = _traced_normal(points, symbol, size, real)
     start = jnp.asarray(np.random.default_rng(0).standard_normal(size), real)

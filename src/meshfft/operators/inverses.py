@@ -2,11 +2,11 @@
 
     V[k, n] = z_k^-n = exp(-n (log_radius_k + 2 pi i turns_k)),   phase and magnitude separately
 
-A factor of n is split so that its product with n < 2^29 fits in 53 bits. Phases have errors of 2e-17 of a turn, entries
-4e-16 on the circle and a relative 1e-15 off it.
+A factor of n is split so that its product with n < 2^29 fits in 53 bits. Errors: phases 2e-17 of a turn, entries 4e-16
+on the circle and a relative 1e-15 off it.
 
-V = Vs D with D = diag(rho^-n) and rho the geometric mean of the radii; only Vs is inverted. Invariant: W Vs = I up to
-eps times the condition number of Vs, which is reported; the result is D^-1 W. Square Vs: LU, or Newton interpolation
+V = Vs D with D = diag(rho^-n), rho the geometric mean of the radii; only Vs is inverted. Invariant: W Vs = I up to eps
+times the condition number of Vs, which is reported; the result is D^-1 W. Square Vs: LU, or Newton interpolation
 (Björck and Pereyra 1970) if its residual is smaller. More points: QR. With a weight, the minimiser of ||Vs y - b||^2 +
 (tikhonov sigma_max)^2 ||y||^2, or no singular values below truncation sigma_max.
 """
@@ -17,13 +17,13 @@ import numpy as np
 
 from ..numerics.phases import Floats
 
-_DIGITS = 2.0**24  # an integer of 24 bits times one of 29 is exact in float64
+_DIGITS = 2.0**24  # 24 bits, whose products with 29 are exact in float64
 _BLOCK = 2**18  # entries made at a time
 _QUARTERS = np.array([1, -1j, -1, 1j])
 _INTERPOLATION = 512  # most points for Newton interpolation
 _ACCURATE = 1e-12  # LU with a smaller residual needs no interpolation
 _RELATIVE = "relative to the largest singular value"
-_ITERATIONS, _VECTORS = 30, 4  # power iteration: norms are at most a few per cent too small
+_ITERATIONS, _VECTORS = 30, 4  # of the power iteration, whose norms are at most a few per cent too small
 
 
 def vandermonde(turns: Floats, log_radius: Floats | None, columns: int, stride: int = 1) -> np.ndarray:
@@ -87,7 +87,7 @@ def invert(
 ) -> Inverse:
     """The matrix from values at the points to the samples.
 
-    Without weights there is no inverse if M < N, if fewer than N points differ, or if float64 overflows.
+    Without weights there is none if M < N, if fewer than N points differ, or if float64 overflows.
     """
     _check_weights(tikhonov, truncation)
     turns = np.asarray(turns, np.float64)
@@ -130,7 +130,7 @@ def _solve(matrix: np.ndarray, tikhonov: float | None, truncation: float | None)
         inverse, method = _square(matrix)
     else:
         q, r = np.linalg.qr(matrix)
-        inverse, method = _left_inverse(r) @ q.conj().T, "QR"  # R^-1 Q^H minimises the residual's 2-norm
+        inverse, method = _left_inverse(r) @ q.conj().T, "QR"  # minimises the residual's 2-norm
     return Inverse(inverse, _norm(matrix) * _norm(inverse), method)
 
 
@@ -146,9 +146,9 @@ def _square(matrix: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _left_inverse(matrix: np.ndarray) -> np.ndarray:
-    """The inverse by LU, row by row from V^T W^T = I, so that W V = I to eps times the condition number.
+    """By LU, row by row from V^T W^T = I, so that W V = I to eps times the condition number.
 
-    Solved column by column, W V would be off by up to the square: 2e6 times more on a spiral of 256.
+    By columns, W V would be off by up to the square.
     """
     return np.linalg.inv(matrix.T).T
 
@@ -160,7 +160,7 @@ def _residual(inverse: np.ndarray, matrix: np.ndarray) -> float:
 
 @np.errstate(divide="ignore")
 def _leja(points: np.ndarray) -> np.ndarray:
-    """Leja order: each point has the largest product of distances from the previous ones."""
+    """Each point has the largest product of distances from the previous ones."""
     order, distance = [int(np.argmax(np.abs(points)))], np.zeros(len(points))
     while len(order) < len(points):
         distance += np.log(np.abs(points - points[order[-1]]))
@@ -190,7 +190,7 @@ def _regularised(matrix: np.ndarray, tikhonov: float | None, truncation: float |
 
 
 def _norm(matrix: np.ndarray) -> float:
-    """The largest singular value, never too large: power iteration on a few vectors from a fixed random start."""
+    """The largest singular value, never too large, by power iteration from a fixed random start."""
     block = np.random.default_rng(0).standard_normal((matrix.shape[1], _VECTORS)) + 0j
     for _ in range(_ITERATIONS):
         left = np.linalg.qr(matrix @ block)[0]

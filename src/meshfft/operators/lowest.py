@@ -2,7 +2,7 @@
 
     X[k] = sum_n V[k, n] x[n]   for k = 0, 1, ..., -2, -1, in the order of numpy.fft.fftfreq for the modes kept
 
-Invariant: V V^H = L on these, so that the adjoint over L is the inverse for samples without other frequencies.
+Invariant: V V^H = L on these, so the adjoint over L is the inverse for samples without other frequencies.
 """
 
 import dataclasses
@@ -20,9 +20,9 @@ from .transform import Transform
 
 @dataclasses.dataclass(frozen=True)
 class Lowest(Matrix):
-    """The rows of a matrix for its `count` lowest frequencies: 0, 1, ..., -2, -1 in FFT order, else the first ones.
+    """A matrix's rows for its `count` lowest frequencies in FFT order, else its first rows.
 
-    The transpose, `onto` samples, has these columns. L V^H is the inverse on samples without other frequencies.
+    The transpose, `onto` samples, has these columns.
     """
 
     full: Matrix
@@ -79,7 +79,7 @@ class Lowest(Matrix):
 
 
 def lowest(transform: Transform, modes: Sequence[int]) -> Transform:
-    """The transform to as many modes along each axis; -1 for all of them, a half spectrum's without the negative."""
+    """The transform to as many modes along each axis; -1 for all, a half spectrum's without the negative."""
     each = tuple(modes) * (len(transform.dims) if len(modes) == 1 else 1)
     if len(each) != len(transform.dims):
         raise ValueError(

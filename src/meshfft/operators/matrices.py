@@ -10,7 +10,7 @@ of rows and of consecutive columns. An operand, sharded like the rows, has the d
     Dense      any matrix; operand: its rows
     Blocks     any matrix; a function makes its blocks; no operand
 
-Outside rows x columns a ring takes a matrix to be zero.
+A ring takes a matrix to be zero outside rows x columns.
 """
 
 import abc
@@ -30,7 +30,7 @@ from ..numerics.products import Factors
 from ..numerics.split_complex import Planes, split
 from ..numerics.split_complex import conjugate as conjugate_of
 
-Operand = Any  # a Logarithm for Samples, an array for Dense, else nothing
+Operand = Any  # a Logarithm for Samples, an array for Dense
 L = TypeVar("L")
 
 
@@ -48,7 +48,7 @@ class Matrix(abc.ABC):
     conjugated: bool = False
     planes: int = 2
 
-    if TYPE_CHECKING:  # fields of subclasses: dataclasses would take properties here as defaults
+    if TYPE_CHECKING:  # dataclasses would take properties here for defaults of fields
 
         @property
         def rows(self) -> int: ...
@@ -62,12 +62,11 @@ class Matrix(abc.ABC):
 
     @property
     def whole(self) -> "Matrix":
-        """The matrix of all frequencies."""
         return self
 
     @property
     def denominator(self) -> int:
-        """D, if its phases are integers over D of a turn; they are exact for D below MAX_LENGTH."""
+        """D, if its phases are integers over D of a turn; exact for D below MAX_LENGTH."""
         return max(self.rows, self.columns)
 
     @property
@@ -81,7 +80,7 @@ class Matrix(abc.ABC):
 
     @property
     def has_fft(self) -> bool:
-        """Whether an FFT can apply it: invertible matrices transform all their uniform samples."""
+        """Invertible matrices transform all their uniform samples."""
         return self.period is not None
 
     @property
@@ -103,8 +102,6 @@ class Matrix(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Roots(Matrix):
-    """Uniform samples of the unit circle: exp(sign 2 pi i k n / length)."""
-
     length: int
     sign: int
     rows: int
@@ -133,7 +130,7 @@ class HalfRoots(Matrix):
     """Real lines of `length` points to half spectra, X[k] = w_k sum_n x[n] exp(sign 2 pi i k n / N), or the transpose.
 
     The transpose is x[n] = Re sum_k w_k X[k] exp(sign 2 pi i k n / N). All weights are 1; or, if `weighted`, 2 for a k
-    that also represents N - k. A weighted and an unweighted one with opposite signs multiply to N.
+    that also represents N - k. A weighted and an unweighted one of opposite signs multiply to N.
     """
 
     length: int
@@ -163,7 +160,7 @@ class HalfRoots(Matrix):
 
     @property
     def condition(self) -> float:
-        """Most numbers of a half spectrum represent two of the spectrum."""
+        """Most numbers represent two of the spectrum."""
         return math.sqrt(2)
 
     @property
@@ -195,7 +192,7 @@ class Logarithm(NamedTuple, Generic[L]):
 def limbs_of(
     floats: Logarithm[Floats], unit: str, real: DTypeLike, rest: Logarithm[Floats] | None = None
 ) -> Logarithm[Limbs]:
-    """The limbs of floats, and of what these have lost."""
+    """The limbs of floats and of their rest."""
     limbs = phases.limbs_for(real)
     angle = (phases.of_turns if unit == "turns" else phases.of_radians)(floats.angle, limbs)
     radius = None if floats.radius is None else phases.of_logarithm(floats.radius, limbs)
@@ -207,7 +204,7 @@ def limbs_of(
 
 @dataclasses.dataclass(frozen=True)
 class Samples(Matrix):
-    """Any samples of the z-plane: z_k^-n, or its conjugate; `unit` of the operand's angles, None for limbs."""
+    """`unit` is that of the operand's angles, None for limbs."""
 
     rows: int
     columns: int
@@ -235,7 +232,7 @@ class Samples(Matrix):
 
 @dataclasses.dataclass(frozen=True)
 class Dense(Matrix):
-    """Any matrix, as its rows: (planes, rows, columns), or split in terms, (forms, terms, rows, columns)."""
+    """The operand has rows (planes, rows, columns), or terms of them, (forms, terms, rows, columns)."""
 
     rows: int
     columns: int
@@ -251,7 +248,7 @@ class Dense(Matrix):
 
 @dataclasses.dataclass(frozen=True)
 class Blocks(Matrix):
-    """Any matrix whose blocks `function(rows, columns)` makes from int32 index vectors."""
+    """`function(rows, columns)` makes blocks from int32 index vectors."""
 
     function: Callable[[Array, Array], Array]
     rows: int

@@ -1,8 +1,4 @@
-"""Operands from the matrices that callers give as points, arrays or functions.
-
-An operand has the data of a matrix: the limbs of Points, or the rows of an array. For bfloat16 products, a small
-matrix known on the host becomes a table, computed in float64 and split once.
-"""
+"""Operands from the matrices that callers give as points, arrays or functions."""
 
 import dataclasses
 import functools
@@ -33,7 +29,7 @@ _GIVE = "say what the numbers are, as mf.Points.turns(t) for each axis, or None 
 
 
 def entries(points: object, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
-    """The points of each dimension; raises ValueError or TypeError for a wrong number, no Points, or a raveled grid."""
+    """Each dimension's points; ValueError or TypeError for a wrong number, no Points, or a raveled grid."""
     given = (points,) if isinstance(points, Points) else points
     if given is None:
         return (None,) * len(dims)
@@ -51,7 +47,7 @@ def entries(points: object, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
 
 
 def _check_grid(given: dict[int, Points]) -> None:
-    """Raises ValueError if the points of several axes are a raveled grid; their product would be another transform."""
+    """Raises ValueError for a raveled grid, whose axes' product is another transform."""
     if len(given) < 2 or len({one.size for one in given.values()}) > 1 or not all(one.known for one in given.values()):
         return
     # One number per distinct point. Neighbours on a raveled grid differ along one axis only.
@@ -85,7 +81,7 @@ def sampled(
 
 
 class DeviceTables(Generic[Leaves]):
-    """Tables of all devices, stacked along their first dimension, on the host and on their devices."""
+    """All devices' tables, stacked along their first dimension, on the host and on the devices."""
 
     def __init__(self, tables: Leaves, mesh: AnyMesh | None, axes: tuple[str, ...]) -> None:
         self.host, self.tables = tables, tables
@@ -101,7 +97,7 @@ class DeviceTables(Generic[Leaves]):
                 self.tables = jax.tree.map(jnp.asarray, tables)
 
     def operand(self, real: DTypeLike) -> Leaves:
-        """The tables on devices; those of the host if programs may not capture arrays, as in a caller's shard_map."""
+        """The tables on devices; the host's if programs may not capture arrays, as in a caller's shard_map."""
         if mapped_axes(jax.sharding.get_abstract_mesh()) or (self._on_several and isinstance(jnp.zeros(()), Tracer)):
             return self.host
         return self.tables
@@ -172,9 +168,9 @@ class BlockMatrix:
 
     Attributes:
         shape: rows and columns.
-        block: block(rows, columns) is the array of entries at these rows and
-            columns, of shape (len(rows), len(columns)). Indices may exceed
-            the shape; entries there are dropped.
+        block: block(rows, columns) is the array (len(rows), len(columns)) of
+            entries there. Indices may exceed the shape; entries there are
+            dropped.
 
     >>> half = lambda k, n: jnp.full((len(k), len(n)), 0.5)
     >>> halves = mf.BlockMatrix((1, 4), half)

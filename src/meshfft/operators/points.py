@@ -2,8 +2,8 @@
 
     X[k] = sum_n x[n] z_k^-n,   z_k = r_k exp(2 pi i t_k)
 
-A point is stored as its logarithm, an angle and log r_k, so that powers do not overflow early or lose phase. Host and
-concrete arrays are stored in float64, their logarithms in two; traced ones in their own type.
+Points are stored as an angle and log r_k, so that powers do not overflow early or lose phase: known ones in float64,
+their logarithms in two; traced ones in their type.
 """
 
 import dataclasses
@@ -64,15 +64,15 @@ class Points:
 
     @staticmethod
     def turns(t: PointValues, radius: PointValues | None = None) -> "Points":
-        """radius exp(2 pi i t): frequencies in cycles per sample, exact
-        however large n t is.
+        """radius exp(2 pi i t): frequencies in cycles per sample, exact however
+        large n t is.
         """
         return _points(t, radius, "turns")
 
     @staticmethod
     def radians(w: PointValues, radius: PointValues | None = None) -> "Points":
-        """radius exp(i w): angular frequencies in radians per sample, exact
-        for w below 1e30.
+        """radius exp(i w): angular frequencies in radians per sample, exact for
+        w below 1e30.
         """
         return _points(w, radius, "radians")
 
@@ -93,8 +93,8 @@ class Points:
 
     @staticmethod
     def zoom(f0: float | Array, f1: float | Array, m: int) -> "Points":
-        """m samples of the unit circle from f0 to f1 cycles per sample, f1
-        left out (scipy.signal.zoom_fft at fs=1).
+        """m samples of the unit circle from f0 to f1 cycles per sample, f1 left
+        out (scipy.signal.zoom_fft at fs=1).
         """
         m = _check_line("zoom", m, f0=f0, f1=f1)
         return _points(_line(f0, (f1 - f0) / m, m), None, "turns")
@@ -117,7 +117,7 @@ class Points:
 
     @property
     def settled(self) -> "Points":
-        """The points as numbers on the host, if JAX has them as concrete arrays."""
+        """The points, with JAX's concrete arrays copied to the host."""
         leaves = (self.angle, self.log_radius)
         if self.known or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self
@@ -143,16 +143,14 @@ class Points:
         return Samples(self.size, columns, None if self.known else self.unit)
 
     def operand(self, real: DTypeLike) -> Logarithm[Floats] | Logarithm[Limbs] | None:
-        """The matrix's operand: nothing, limbs made on the host, or the traced
-        floats themselves.
-        """
+        """The matrix's operand: nothing, limbs made on the host, or traced floats."""
         if self.angle is None:
             return None
         floats = Logarithm(self.angle, self.log_radius)
         return limbs_of(floats, self.unit, real, self.rest) if self.known else floats
 
     def check_range(self, columns: int, real: DTypeLike, name: str) -> None:
-        """Raises ValueError if a power z^-n leaves the type, for the worst point."""
+        """Raises ValueError if a power z^-n of the worst point leaves the type."""
         if self.log_radius is None or not self.known or columns < 2:
             return
         limit, reach = float(np.log(jnp.finfo(real).max)), np.abs(self.log_radius) * (columns - 1)
@@ -205,7 +203,7 @@ def _points(angle: PointValues, radius: PointValues | None, unit: Unit) -> Point
 
 
 def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[Floats] | None = None) -> Points:
-    """Points from copies of the arrays, so that nobody can change them under a plan."""
+    """Points from copies of the arrays, which nobody can change under a plan."""
     kept = rest and Logarithm(finite(_frozen(rest.angle)), finite(_frozen(rest.radius)))
     return Points(_frozen(finite(angle)), _frozen(log_radius), unit, int(angle.shape[0]), kept)
 
@@ -229,7 +227,7 @@ def _count(name: str, many: object) -> int:
 
 
 def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
-    """The number of points of a line between finite or traced numbers, if they fit in memory."""
+    """The number of points, if they fit in memory, between finite or traced numbers."""
     m = _count(f"{name} has m", m)
     for key, value in numbers.items():
         if isinstance(value, Tracer):
@@ -243,7 +241,7 @@ def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
 
 
 def _logarithm(radius: PointValues | None) -> tuple[Floats | None, np.ndarray | None]:
-    """The natural logarithm of radii, and its rounding error on the host; None without radii."""
+    """The natural logarithm of radii, and its rounding error on the host."""
     if radius is None:
         return None, None
     values = _received(radius, complex_too=False)

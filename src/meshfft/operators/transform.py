@@ -1,6 +1,6 @@
-"""The arguments of numpy.fft and scipy.fft as dimensions, matrices and a factor. Host integers only.
+"""The arguments of numpy.fft and scipy.fft as dimensions, matrices and a factor, in host integers.
 
-The factor of a transform of N points by norm, forward and inverse:
+The factor for N points by norm, forward and inverse:
 
     "backward" (1, 1/N)      "ortho" (1/sqrt N, 1/sqrt N)      "forward" (1/N, 1)
 """
@@ -16,11 +16,11 @@ import jax
 from .matrices import HalfRoots, Matrix, Roots
 from .trig import FAMILIES, TYPES, Trig, trig
 
-# numpy.fft's transforms: complex, of real arrays, of arrays with a real spectrum; and scipy.fft's, by type.
+# numpy.fft's transforms: complex, of real arrays, to real spectra; and scipy.fft's, by type.
 FOURIER = ("fft", "rfft", "hfft")
 KINDS = (*FOURIER, *(f"{name}-{type}" for name in ("dct", "dst") for type in TYPES))
 NORMS = ("backward", "ortho", "forward")
-Kind = str | tuple[str, ...]  # one of KINDS, or one for each axis
+Kind = str | tuple[str, ...]  # one of KINDS, or one per axis
 
 
 class Transform(NamedTuple):
@@ -48,7 +48,6 @@ class Transform(NamedTuple):
         return 1.0 / (self.scale * math.prod(matrix.period or 1 for matrix in self.matrices))
 
     def takes_real(self, array_is_real: bool) -> bool:
-        """Whether it computes on real numbers, for a real array or not."""
         changes = [matrix.becomes for matrix in self.matrices if matrix.becomes is not None]
         stays = array_is_real and not self.onto_complex and all(matrix.planes == 1 for matrix in self.matrices)
         return changes == ["complex"] or (stays and not changes)
@@ -83,7 +82,7 @@ def factor(points: int, norm: str | None, inverse: bool) -> float:
 
 
 def integers(values: object, name: str) -> tuple[int, ...]:
-    """One integer or an iterable of them, NumPy's and JAX's arrays included, or an error that names the argument."""
+    """One integer or several, NumPy's and JAX's included, or an error that names the argument."""
     listed = (values,) if is_integer(values) else _listed(values)
     if listed is None or not all(map(is_integer, listed)):
         shape = getattr(values, "shape", ())
@@ -102,7 +101,7 @@ def integer(value: object, name: str) -> int:
 
 
 def lengths_of(s: object) -> tuple[int, ...] | None:
-    """The argument `s` of a transform, with -1 for None, the array's own length."""
+    """The argument `s`, with -1 for None, the array's length."""
     listed = None if s is None or is_integer(s) else _listed(s)
     return None if s is None else integers(s if listed is None else [-1 if n is None else n for n in listed], "s")
 
@@ -236,7 +235,6 @@ def transform_of(
 def _of_each(
     dims: tuple[int, ...], lengths: tuple[int, ...], norm: str | None, inverse: bool, kinds: tuple[str, ...]
 ) -> Transform:
-    """Transforms of several kinds, one for each dimension."""
     one = [transform_of((d,), (n,), norm, inverse, kind) for d, n, kind in zip(dims, lengths, kinds, strict=True)]
     if any(becomes(kind, inverse) for kind in kinds[:-1]):
         raise ValueError(f"kind is {kinds}: a real transform is that of the last axis, name it last in axes and kind")

@@ -38,7 +38,7 @@ HALVES = {
 
 @dataclasses.dataclass(frozen=True)
 class Trig(Matrix):
-    """The kernel of a cosine or sine transform, with factors for the first and last row and column."""
+    """A cosine or sine kernel, with factors for the first and last row and column."""
 
     family: str
     type: int
@@ -71,13 +71,13 @@ class Trig(Matrix):
 
     @property
     def weights(self) -> tuple[Ends, Ends]:
-        """The ends of W on the rows and on the columns."""
+        """The ends of W on rows and columns."""
         halves, one = HALVES.get((self.family, self.type), (1.0, 1.0)), (1.0, 1.0)
         return halves if self.type in (1, 2) else one, halves if self.type in (1, 3) else one
 
     @property
     def condition(self) -> float:
-        """Orthogonal with ends sqrt(W) on both sides, so the condition is the ratio of its ends to those."""
+        """Orthogonal with ends sqrt(W) on both sides, so the ratio of its ends to those."""
         factors = 1.0
         for ends, weights in zip((self.row_ends, self.column_ends), self.weights, strict=True):
             each = (1.0, *(end / math.sqrt(weight) for end, weight in zip(ends, weights, strict=True)))
@@ -112,7 +112,7 @@ class Trig(Matrix):
 
 
 def trig(family: str, type: int, length: int, orthogonalize: bool, inverse: bool) -> Trig:
-    """The matrix of scipy.fft's dct, dst, idct or idst, unscaled; if orthogonalized, with orthogonal rows."""
+    """The unscaled matrix of scipy.fft's dct, dst, idct or idst; if orthogonalized, with orthogonal rows."""
     if type not in TYPES:
         raise ValueError(f"type {type!r} of a {_word(family)} is unknown: use 1, 2, 3 or 4")
     least = 2 if (family, type) == ("cos", 1) else 1
@@ -132,7 +132,7 @@ def divided(ends: Ends, by: Ends) -> Ends:
 
 
 def _transposed(type: int) -> int:
-    """The type of the transpose and of the inverse: II and III are swapped."""
+    """The type of the transpose and of the inverse."""
     return {2: 3, 3: 2}.get(type, int(type))
 
 

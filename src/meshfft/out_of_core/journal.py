@@ -4,8 +4,8 @@
     .NAME.passes/done         one byte for each tile of all passes: 1 if it is finished
     .NAME.passes/pass-J.npy   output of pass J; the last one has the suffix of NAME
 
-beside the output NAME. Invariant: a byte is set once its tile would survive a loss of power. Contents of the folder are
-not trusted: they name no path, and a file that no run can have written is refused and never removed.
+beside the output NAME. Invariant: a byte is set once its tile would survive a loss of power. The folder is not trusted:
+its contents name no path, and a file that no run can have written is refused and never removed.
 """
 
 import contextlib
@@ -46,8 +46,6 @@ class Left(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Journal:
-    """The working folder of runs to one output, and the number of tiles of each pass."""
-
     target: Path
     tiles: tuple[int, ...] = ()
 
@@ -70,7 +68,7 @@ class Journal:
         synced(self.folder.parent)
 
     def run(self) -> dict[str, object]:
-        """Record of an unfinished run, empty without one; raises ValueError if it is damaged."""
+        """The unfinished run, if any; raises ValueError if damaged."""
         path = self.folder / RUN
         if not path.is_file():
             return {}
@@ -83,14 +81,14 @@ class Journal:
         return values
 
     def finished(self) -> list[np.ndarray]:
-        """Whether each tile of each pass is finished; raises ValueError if the file is damaged."""
+        """Whether each tile of each pass is finished; raises ValueError if damaged."""
         done = self._done() if (self.folder / RUN).is_file() else bytes(sum(self.tiles))
         if len(done) != sum(self.tiles) or not set(done) <= {0, 1}:
             raise ValueError(f"{self.folder / DONE} is damaged, it is not of {sum(self.tiles)} tiles: {AGAIN}")
         return np.split(np.frombuffer(done, bool), np.cumsum(self.tiles)[:-1])
 
     def add(self, step: int, tile: int) -> None:
-        """Marks a tile whose data are durable. Without O_DSYNC an NFS client may write old bytes around it."""
+        """Marks a durable tile. Without O_DSYNC an NFS client may write old bytes around it."""
         with opened(self.folder / DONE, os.O_WRONLY | os.O_DSYNC) as file:
             os.pwrite(file, b"\1", sum(self.tiles[:step]) + tile)
 
@@ -98,7 +96,7 @@ class Journal:
         write(self.folder / RUN, json.dumps({**self.run(), INODE: store.stat().st_ino}).encode())
 
     def moved(self) -> bool:
-        """Whether the result already has its name, because the run ended after the rename."""
+        """Whether the result already has its name: the run ended after the rename."""
         found = self.run().get(INODE)
         return found is not None and self.target.exists() and self.target.stat().st_ino == found
 
@@ -112,7 +110,7 @@ def journal_of(made: Passes, target: str | Path) -> Journal:
 
 
 def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
-    """Budgets of an unfinished run to an output, as for `passes`, or None. Raises ValueError if damaged."""
+    """Budgets of an unfinished run, as for `passes`, or None. Raises ValueError if damaged."""
     journal = Journal(Path(target))
     if not (journal.folder / RUN).is_file():
         return None
@@ -123,14 +121,14 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
 
 
 def recorded_devices(target: str | Path) -> int | None:
-    """Devices per process of an unfinished run to an output; None if unknown."""
+    """Devices per process of an unfinished run; None if unknown."""
     mesh = Journal(Path(target)).run().get("transform mesh")
     sizes = list(mesh.values()) if isinstance(mesh, dict) else []
     return math.prod(sizes) if sizes and all(type(n) is int and 0 < n < 2**20 for n in sizes) else None
 
 
 def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -> Left:
-    """Work left for an output; raises ValueError if its journal is damaged, or of another run or source."""
+    """Work left; raises ValueError if the journal is damaged, or of another run or source."""
     journal = journal_of(made, target)
     if source is not None and (journal.folder / RUN).is_file():
         _check_same(journal.run(), described(made, source))
@@ -141,7 +139,7 @@ def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -
 
 
 def described(made: Passes, source: Sliceable) -> dict[str, object]:
-    """Named values that must agree for tiles of two runs to form one result; and the budgets."""
+    """Values that must agree for tiles of two runs to form one result; and the budgets."""
     transform = {
         "shape": made.shape,
         "kind": made.transform.name,
@@ -176,7 +174,7 @@ def described_source(source: Sliceable) -> dict[str, object]:
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Creates a working folder, or opens one with files of runs only; locks it if the file system has locks."""
+    """Creates a working folder, or opens one with files of runs only; locks it if possible."""
     import fcntl
 
     other = f"{folder} is not the working folder of a run: move it away"
@@ -209,7 +207,7 @@ def clear(path: Path) -> None:
 
 
 def _check_same(old: Mapping[str, object], run: Mapping[str, object]) -> None:
-    """Raises ValueError if two runs differ, with both values. Budgets may differ if the passes are the same."""
+    """Raises ValueError if two runs differ. Budgets may, if the passes are the same."""
     for name in {**run, **old}:
         had, has = old.get(name), run.get(name)
         if name not in (*BUDGETS, INODE) and had != has:

@@ -3,10 +3,9 @@
     pass 1   fft Y, Z   of tiles of A[X_p, Y, Z]     read from the source, written to a file
     pass 2   fft X      of tiles of A[X, Y'_p, Z']   read from there, written to the result
 
-A tile is an array with its own plan for the available devices. Tiles are devices in time: a layout over a mesh of tiles
-gives the positions of each, and a file that is written in one layout and read in another does the redistribution. Host
-integers only. Invariant: the devices' peak for a tile, plus the host's copies of incoming and outgoing tiles, are
-within the budget.
+A tile has its own plan for the available devices. Tiles are devices in time: a layout over a mesh of tiles has their
+positions, and a file written in one layout and read in another redistributes. Invariant: the devices' peak for a tile,
+plus the host's copies of incoming and outgoing tiles, are within the budget.
 """
 
 import bisect
@@ -27,7 +26,7 @@ from ..plans.plan import Plan
 from ..plans.planning import plan
 from .tiles import Pass, Passes, buffer_bytes, covered, held_bytes, runs
 
-AXES = "pqrstuvw"  # axes of a mesh of tiles; no more dimensions can be cut
+AXES = "pqrstuvw"  # of a mesh of tiles; no more dimensions can be cut
 Steps = tuple[Pass, ...]
 
 
@@ -103,10 +102,7 @@ def _checked(shape: Sequence[int], chunk: Sequence[int] | None, **budgets: int |
 
 @dataclasses.dataclass(frozen=True)
 class _Search:
-    """Arguments of `passes`: the points along each dimension, and how to plan a tile.
-
-    Sets of dimensions of a pass are tuples; None is a pass that only copies.
-    """
+    """Arguments of `passes`. A pass's dimensions are a tuple; None is a pass that only copies."""
 
     points: dict[int, int]
     kind: str
@@ -119,10 +115,8 @@ class _Search:
     known: dict[object, Layout | None] = dataclasses.field(default_factory=dict)
 
     def steps(self, shape: Shape, given: DTypeLike | None) -> Steps:
-        """The passes that move the fewest bytes, and among these the ones with the fewest runs.
-
-        Another pass, which may only copy, pays if fewer passes would read chunks of the source several times.
-        """
+        """The passes that move the fewest bytes, then those with the fewest runs. More passes pay if fewer would read
+        chunks of the source several times."""
         dtype = np.dtype(
             given or {"complex": "float32", "real": "complex64"}.get(self.onto or "", natural_dtype(self.kind))
         )
@@ -142,7 +136,6 @@ class _Search:
         return tuple(self._with_plans(step) for step in min(ways, key=self._cost))
 
     def _with_plans(self, step: Pass) -> Pass:
-        """The pass with a plan for each shape of tiles, the largest first."""
         if not step.plans:
             return step
         sides = ({int(count) for count in step.before.counts(dim)} for dim in range(step.before.ndim))
@@ -150,14 +143,14 @@ class _Search:
         return dataclasses.replace(step, plans=tuple(self._plan(step.dims, step.dtype, block) for block in blocks))
 
     def _orders(self, sets: Sequence[Shape]) -> list[tuple[Shape, ...]]:
-        """The usual order, or all orders if the source has chunks or Fortran order; real lines keep their place."""
+        """The usual order, or all if the source has chunks or Fortran order; real lines keep their place."""
         usual = self._ordered(sets)
         fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[self.onto]
         orders = itertools.permutations(usual) if self.fortran or math.prod(self.chunk) > 1 else [usual]
         return [order for order in orders if order[fixed] == usual[fixed]]
 
     def _ordered(self, sets: Sequence[Shape]) -> tuple[Shape, ...]:
-        """Orders inner dimensions first, so that outer ones are cut; real lines become complex first, and real last."""
+        """Inner dimensions first, so that outer ones are cut; real lines become complex first, real last."""
         last, rank = tuple(self.points)[-1:], {None: 0, "complex": -1, "real": 1}[self.onto]
         ordered = sorted(sets, key=lambda dims: (rank * (last[0] in dims), -max(dims))) if last else sets
         return tuple(tuple(sorted(dims, key=lambda dim: (dim in last, dim))) for dims in ordered)
@@ -172,7 +165,7 @@ class _Search:
             steps.append(Pass(dims or (), before, dtype, plans, chunk))
             shape, dtype, chunk = steps[-1].after.shape, steps[-1].out_dtype, (1,) * len(shape)
         free = 1 if math.prod(self.chunk) > 1 else 0  # the first pass keeps its multiples of chunks
-        layouts = alike([step.before for step in steps[free:]])  # so that successive passes overlap in large boxes
+        layouts = alike([step.before for step in steps[free:]])  # successive passes overlap in large boxes
         rest = zip(steps[free:], layouts, strict=True)
         return (*steps[:free], *(dataclasses.replace(step, before=before) for step, before in rest))
 
@@ -193,15 +186,13 @@ class _Search:
         return self.known[key]
 
     def _cost(self, steps: Steps) -> tuple[int, int, int]:
-        """Bytes read and written; runs of the source and of the result (in C order); runs of the source."""
+        """Bytes read and written; runs of source and result (in C order); runs of the source."""
         first = runs(steps[0].before, fortran=self.fortran)
         return sum(step.read_bytes + step.written_bytes for step in steps), first + runs(steps[-1].after), first
 
     def _plan(self, dims: Shape, dtype: np.dtype, block: Shape) -> Plan:
-        """Plan of a tile. In a real transform, dimensions other than the real one are complex.
-
-        All mesh axes cut the longest dimension that is not transformed, if it is long enough.
-        """
+        """In a real transform, dimensions other than the real one are complex. All mesh axes cut the longest other
+        dimension, if it is long enough."""
         half, mesh = self.kind in FOURIER and tuple(self.points)[-1:] != dims[-1:], axis_sizes(self.how["mesh"])
         devices = math.prod(mesh.values())
         longest = max(range(len(block)), key=lambda dim: (dim not in dims and block[dim] >= devices, block[dim]))
@@ -253,9 +244,9 @@ def cut(
 ) -> Layout | None:
     """The layout with blocks that fit, and the fewest cut dimensions, none of `uncut`, and parts; None if none fits.
 
-    Several dimensions are cut into similar numbers of parts, so that blocks of successive passes overlap in large
-    boxes. Among equal numbers of dimensions, the set with the longest runs wins. Block sides are multiples of `unit` if
-    one fits, or always if `strict`. Every block smaller than one that fits has to fit too.
+    Several dimensions are cut into similar numbers of parts, so that successive passes overlap in large boxes. Ties go
+    to the longest runs. Block sides are multiples of `unit` if one fits, or always if `strict`. A block smaller than
+    one that fits has to fit.
     """
     free = [d for d in range(len(shape)) if d not in uncut and shape[d] > 1]
     for many in range(min(len(free), len(AXES)) + 1):
@@ -266,14 +257,14 @@ def cut(
 
 
 def alike(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
-    """The layouts with the smallest block of all along each cut dimension, so that blocks overlap in large boxes."""
+    """The layouts with the smallest block of all along each cut dimension."""
     blocks = [{d: one.block[d] for d in range(one.ndim) if one.parts[d] > 1} for one in layouts]
     smallest = {d: min(block[d] for block in blocks if d in block) for d in itertools.chain(*blocks)}
     return tuple(_of_blocks(one.shape, {d: smallest[d] for d in of}) for one, of in zip(layouts, blocks, strict=True))
 
 
 def least(most: int, right: Callable[[int], bool]) -> int:
-    """The smallest number for which `right` holds; `right` is monotonic and holds for `most`."""
+    """The smallest number for which `right`, monotonic and true for `most`, holds."""
     return bisect.bisect_left(range(1, most), True, key=right) + 1
 
 

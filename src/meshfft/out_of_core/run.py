@@ -3,8 +3,7 @@
     for each pass, for each of its tiles:   read, transform on the devices, write, flush, note in the journal
 
 Invariant: the output gets its name once all of it is on the disk. Until then finished tiles are in a working folder
-beside it, and an interrupted run is resumed after the last tile of its journal. With n processes, each takes every n-th
-tile on its own devices, and all wait for each other between passes.
+(journal.py). Of n processes each takes every n-th tile on its own devices, and all wait for each other between passes.
 """
 
 import contextlib
@@ -55,14 +54,14 @@ def run_passes(
     Reads `made.read_bytes`, writes `made.written_bytes`, needs `made.extra_bytes` of disk besides the output.
 
     Args:
-        made: the passes, planned for a mesh of the devices of one process, or for a described one.
+        made: the passes, for a mesh of the devices of one process, or for a described one.
         source: a `Source` of `open_array`, or anything with a shape, a dtype and slices.
         target: the file to write; its suffix, .npy, .zarr, .h5 or .nc, chooses the format.
         overwrite: replaces an existing file, and discards an unfinished run.
         resume: resumes an unfinished run, if there is one.
         record: stored beside a Zarr array.
-        report: called with the number of bytes of each read or write.
-        begin: called with "compile", then with the name of each pass as it starts.
+        report: called with the bytes of each read or write.
+        begin: called with "compile", then with each pass's name as it starts.
 
     Raises:
         ValueError: the source does not match the plan, or the unfinished run differs.
@@ -80,7 +79,7 @@ def run_passes(
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """A run in one process; `most` bytes are read or written at a time."""
+    """One process's run; `most` bytes are read or written at a time."""
 
     made: Passes
     source: Sliceable
@@ -203,7 +202,7 @@ def _agreed(made: Passes, source: Sliceable) -> dict[str, object]:
 
 
 def _local(made: Passes) -> Passes:
-    """The passes on devices of this process: the devices of their mesh, or the number it describes."""
+    """The passes on this process's devices: those of their mesh, or as many."""
     mesh, own = made.mesh, jax.local_devices()
     if isinstance(mesh, Mesh):
         if not set(mesh.devices.flat) <= set(own):

@@ -1,9 +1,8 @@
-"""Tiles, which a pass over the disk reads, transforms and writes one at a time: their bytes, and a table.
+"""Tiles, which a pass reads, transforms and writes one at a time: their bytes, and a table.
 
     bytes of a process = incoming tile + outgoing tile + devices x Plan.peak_bytes + 3 transfers in + 3 out
 
-A pass transforms some dimensions in tiles that cut the rest. Host integers only. Invariant: the tiles of a pass cover
-every position of its input and of its output once.
+Invariant: the tiles of a pass cover every position of its input and of its output once.
 """
 
 import dataclasses
@@ -37,14 +36,14 @@ def buffer_bytes(budget: int, chunk_bytes: int = 1) -> int:
 
 
 def given_dtype(plan: Plan, dtype: np.dtype) -> np.dtype:
-    """Type of a plan's input for numbers stored as `dtype`: real if they are real."""
+    """Type of a plan's input for stored numbers: real if they are."""
     return plan.in_dtype if dtype.kind == "c" else real_dtype(plan.dtype)
 
 
 def held_bytes(plan: Plan, dtype: np.dtype, shared: bool) -> int:
-    """Host bytes for tiles stored as `dtype`, plus the devices' peaks if they share the host's memory.
+    """Host bytes for tiles stored as `dtype`, plus the devices' peaks if `shared`.
 
-    The incoming tile may be converted while the one before it is still being written.
+    The incoming tile may be converted while the last one is being written.
     """
     given = given_dtype(plan, dtype)
     comes = math.prod(plan.shape) * (dtype.itemsize + (given.itemsize if given != dtype else 0))
@@ -63,7 +62,7 @@ def covered(layout: Layout, chunk: Shape) -> int:
 
 
 def runs(layout: Layout, *, fortran: bool = False) -> int:
-    """Number of contiguous runs on disk of all blocks of an array in C order, or in Fortran order."""
+    """Contiguous runs on disk of all blocks of an array."""
     order = slice(None, None, -1 if fortran else 1)
     shape, parts = layout.shape[order], layout.parts[order]
     last = max((d for d, count in enumerate(parts) if count > 1), default=None)
@@ -81,7 +80,7 @@ class Pass:
     before: Layout
     dtype: np.dtype
     plans: tuple[Plan, ...]  # one for each shape of tiles, the largest first; none for a copy
-    chunk: Shape  # chunk shape of the input, read whole; all ones if any part can be read alone
+    chunk: Shape  # of the input, read whole; all ones if any part can be read alone
 
     @functools.cached_property
     def after(self) -> Layout:

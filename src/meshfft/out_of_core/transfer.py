@@ -3,8 +3,7 @@
     read:    each box of chunks in a tile   into a buffer, then into the blocks of the devices
     write:   each box of chunks in a tile   from the blocks that overlap it, through a buffer, to the file
 
-Invariant: every chunk of a tile is read or written once, however many devices share the tile. Beside the tile there is
-one buffer of a transfer.
+Invariant: every chunk of a tile is read or written once, however many devices share the tile.
 """
 
 import bisect
@@ -31,18 +30,18 @@ from ..numerics.split_complex import Shape
 from ..plans.plan import Plan
 from .tiles import given_dtype
 
-Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the host
+Values = jax.Array | PaddedArray | np.ndarray  # of a tile
 
 
 @dataclasses.dataclass(frozen=True)
 class Scratch:
-    """The store between two passes: a flat file with each box common to tiles of both passes in one run."""
+    """The store between two passes: a flat file with each common box of their tiles in one run."""
 
     file: FlatSink
-    sides: tuple[Shape, ...]  # the starts of tiles of both passes along each dimension, and its size
+    sides: tuple[Shape, ...]  # starts of both passes' tiles, and the size, along each dimension
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        """Parts of `at` to read or write at once: at most `most` bytes, each in one box of the file."""
+        """Parts of `at` of at most `most` bytes, each in one box of the file."""
         cuts = []
         for side, firsts in zip(at, self.sides, strict=True):
             inner = firsts[bisect.bisect_right(firsts, side.start) : bisect.bisect_left(firsts, side.stop)]
@@ -66,7 +65,7 @@ class Scratch:
         self.file.flush()
 
     def _box(self, file: int, at: Box) -> tuple[FileNumbers, Box]:
-        """The box that contains a part, as a separate array, and the part's place in it."""
+        """The box that contains a part, and the part's place in it."""
         indices = [bisect.bisect_right(firsts, side.start) - 1 for firsts, side in zip(self.sides, at, strict=True)]
         ends = [(firsts[i], firsts[i + 1]) for firsts, i in zip(self.sides, indices, strict=True)]
         shape = tuple(end - start for start, end in ends)
@@ -89,7 +88,7 @@ def chunk_of(source: Source) -> Shape | None:
 
 
 def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.dtype, most: int) -> Values:
-    """A tile on the devices of its plan, or on the host without one; `dtype` is stored, `most` counts bytes."""
+    """A tile on its plan's devices, or without a plan on the host; `dtype` is stored, `most` counts bytes."""
     layout = Layout(shape_of(at), ((),) * len(at)) if plan is None else plan.in_layout
     given = dtype if plan is None else given_dtype(plan, dtype)
     blocks = {index: aligned(layout.block, given) for index in np.ndindex(*layout.parts)}
@@ -109,14 +108,14 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
     def stored_block(part: Box | None) -> np.ndarray:
         return blocks[block_index(layout, part or ())]
 
-    stored = jax.make_array_from_callback(layout.storage, sharding, stored_block)  # no copy on the host
+    stored = jax.make_array_from_callback(layout.storage, sharding, stored_block)  # no copy
     return padded(stored.block_until_ready(), layout, mesh)
 
 
 def write_tile(
     sink: Sink | Scratch, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]
 ) -> None:
-    """Writes a tile from `read_tile` and returns when it is on the disk; calls `report` with bytes."""
+    """Writes a tile from `read_tile`, to the disk; calls `report` with bytes."""
     if plan is None:
         parts = [_Part(within(at, starts(at)), np.asarray(y))]
     else:
@@ -135,7 +134,7 @@ def write_tile(
 
 
 class _Part(NamedTuple):
-    """A box of a tile, and a block on the host that starts with it; the rest of the block is padding."""
+    """A box of a tile, and a block on the host that starts with it and ends in padding."""
 
     box: Box
     block: np.ndarray
@@ -149,7 +148,6 @@ def _boxes(array: Sliceable | Scratch, at: Box, itemsize: int, most: int) -> Ite
 
 
 def _overlaps(parts: Sequence[_Part], box: Box) -> Iterator[tuple[np.ndarray, Box]]:
-    """Each block's part in the box, and its place there."""
     for part in parts:
         both = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.box, box, strict=True))
         if all(side.start < side.stop for side in both):

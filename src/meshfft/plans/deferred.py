@@ -1,8 +1,7 @@
-"""Calls inside `jit` under Auto mesh axes, planned when XLA has chosen how to cut the array, which JAX does not show.
+"""Calls inside `jit` under Auto mesh axes, planned when XLA has chosen the cuts of the array, which JAX does not show.
 
-A call is one equation (see deferred_primitive). When XLA has the shardings, the function runs on blocks, as in a
-`shard_map`, and plans as it does there. Arrays are PaddedArrays then, because XLA stores sizes that mesh axes do not
-divide as this package does. Derivatives, transposes and batches of a call are work made from it.
+A call is one equation (see deferred_primitive). When XLA has the shardings, the function plans and runs on blocks, as
+in a `shard_map`. Arrays are then PaddedArrays: XLA pads as this package does.
 """
 
 import contextlib
@@ -25,24 +24,24 @@ from ..layout.layout import AnyMesh, Layout, axis_sizes, from_spec, spec_of
 from ..layout.padded_array import LaidOut, is_padded, stored_of
 from ..layout.placement import with_axes
 
-CALLS = 256  # kept, and places of each
+CALLS = 256  # calls, and places of each
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.dtype, PartitionSpec)
-INEXACT = "fc"  # kinds of types that have tangents; integers have none
+INEXACT = "fc"  # kinds of types that have tangents
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 Names = tuple[str, ...]  # mesh axes
 Shapes = tuple[ShapeDtypeStruct, ...]
 
 
 class Role(NamedTuple):
-    """What a value of an equation is: the call's array or result of this number, with batches in front."""
+    """An equation's value: the call's array or result of this number, with batches in front."""
 
     number: int
     result: bool = False
-    batches: tuple[int, ...] = ()  # a number for each `vmap`, the outermost first
+    batches: tuple[int, ...] = ()  # one for each `vmap`, the outermost first
 
 
 class Fixed:
-    """An argument that JAX does not trace: equal to those of its type and value, or without a hash to itself alone."""
+    """An argument that JAX does not trace, equal by type and value; without a hash, only to itself."""
 
     def __init__(self, value: object) -> None:
         if isinstance(value, np.ndarray):  # may change in place
@@ -58,7 +57,7 @@ class Fixed:
 
     @property
     def text(self) -> str | None:
-        """The value in words, equal in every process; None if no words say all of it, as of a function."""
+        """The value as text, equal in every process; None if no text has all of it (a function)."""
         if isinstance(self.value, np.ndarray | np.generic | Array):
             value = np.asarray(self.value)
             return f"{value.shape} {value.dtype.str} {value.tobytes().hex()}"
@@ -73,7 +72,7 @@ class Fixed:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The layouts of a call's arrays and results on a mesh whose axes are Manual, and the axes that cut batches."""
+    """The layouts of a call's arrays and results on Manual mesh axes, and the axes that cut batches."""
 
     mesh: AbstractMesh | None  # None on one device
     arrays: tuple[Layout, ...]
@@ -97,15 +96,15 @@ class Place:
         return (*lead, *self.layout(role).block)
 
     def copied(self, role: Role) -> set[str]:
-        """The axes that cut an array or a batch, but not this value."""
+        """Axes that cut an array or a batch, but not this value."""
         cutting = set().union(*(layout.mesh_axes for layout in self.arrays), *(names for _, names in self.batches))
         return cutting.difference(*self.leading(role), self.layout(role).mesh_axes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Call:
-    """A function with its arguments. An array with dimensions in `cut`, those of the first array, is cut as that along
-    them; the rest is whole on every device.
+    """A function with its arguments. `cut` has, per dimension of each array, the dimension of the first array cut
+    alike, or None; with only None an array is whole on every device.
     """
 
     function: Callable[..., Any]
@@ -113,7 +112,7 @@ class Call:
     fixed: tuple[Fixed | None, ...]  # by leaf, None for an array
     cut: tuple[tuple[int | None, ...], ...]
     shapes: Shapes  # of arrays
-    out: tuple[Names, ...] | None  # the axes of `out_spec`, which are those of the array
+    out: tuple[Names, ...] | None  # axes of `out_spec`
     wide: bool  # 64-bit types were on
 
     def __call__(self, place: Place, values: Sequence[Array]) -> Any:
@@ -139,7 +138,7 @@ class Call:
 
     @functools.cached_property
     def text(self) -> tuple[str, bool]:
-        """The call in words, and whether they say all of it."""
+        """The call as text, and whether that is complete."""
         words = ["" if one is None else one.text for one in self.fixed]
         name, tree = f"{self.function.__module__}.{self.function.__qualname__}", str(self.tree)
         whole = not ADDRESS.search(tree) and None not in words
@@ -147,13 +146,13 @@ class Call:
 
     @contextlib.contextmanager
     def within(self, mesh: AbstractMesh | None) -> Iterator[None]:
-        """The types that the call was made under, and a mesh: XLA calls back from a thread without them."""
+        """XLA calls back from a thread without the call's 64-bit switch and mesh."""
         with jax.enable_x64(self.wide), jax.sharding.use_abstract_mesh(mesh or AbstractMesh((), ())):
             yield
 
     @functools.lru_cache(maxsize=CALLS)  # noqa: B019 - a few calls are kept, with all their places
     def placed(self, mesh: AbstractMesh | None, spec: PartitionSpec) -> tuple[Place, Shapes, jax.tree_util.PyTreeDef]:
-        """The place for arrays cut by a spec, and the shapes and the structure of the results."""
+        """The place for a spec, and the results' shapes and structure."""
         sizes = axis_sizes(mesh)
         axes = from_spec(self.shapes[0].shape, sizes, spec).axes
         specs = (spec_of(() if d is None else axes[d] for d in cut) for cut in self.cut)
@@ -173,20 +172,20 @@ class Call:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DeferredWork:
-    """What an equation does on blocks: a call, or work made from it."""
+    """An equation's work on blocks: a call, or work made from it."""
 
     call: Call
     ins: tuple[Role, ...]
     outs: tuple[Role, ...]
     results: Shapes
-    linear: frozenset[int]  # the values in which it is linear, taken together
+    linear: frozenset[int]  # values in which it is jointly linear
     run: Callable[[Place, Sequence[Array]], list[Array]]
     told: tuple[NamedSharding | None, ...] = ()  # shardings of results that XLA has no rule for
     made: tuple[object, ...] = ()  # how it was made from the call
 
     def name(self, values: Shapes) -> str:
-        """A digest of all that this work depends on, equal in every process. Functions among the arguments count by
-        what they compute on one device.
+        """A digest of all that this work depends on, equal in every process; functions among arguments count by their
+        results.
         """
         (text, whole), digest = self.call.text, hashlib.sha256(_package())
         digest.update(repr((text, self.made, values)).encode())
@@ -199,7 +198,7 @@ class DeferredWork:
         return self.run(self.call.placed(None, PartitionSpec())[0], values)
 
     def placed(self, mesh: AnyMesh, shown: Sequence[tuple[Role, tuple[int, ...], PartitionSpec]]) -> Place:
-        """The place where values, or else results, are cut as these specs show, as far as it can be."""
+        """The place where values or results are cut like these specs, if possible."""
         sizes, batches = axis_sizes(mesh), dict[int, Names]()
         seen = [(role, shape, from_spec(shape, sizes, spec).axes) for role, shape, spec in shown]
         for role, shape, axes in seen:
@@ -216,9 +215,7 @@ class DeferredWork:
 
 @functools.lru_cache(maxsize=CALLS)
 def tangent(work: DeferredWork, moving: tuple[int, ...]) -> DeferredWork:
-    """The change of the results, but of integers, along changes of the values at `moving`, which come after the
-    values.
-    """
+    """The change of inexact results with the values at `moving`; changes follow the values."""
     many, smooth = len(work.ins), [j for j, x in enumerate(work.results) if x.dtype.kind in INEXACT]
 
     def run(place: Place, values: Sequence[Array]) -> list[Array]:
@@ -235,19 +232,19 @@ def tangent(work: DeferredWork, moving: tuple[int, ...]) -> DeferredWork:
 
 @functools.lru_cache(maxsize=CALLS)
 def transposed(work: DeferredWork, of: tuple[int, ...], shapes: Shapes) -> DeferredWork:
-    """The transpose in the values at `of`, which have these shapes: takes the others, then cotangents of results."""
+    """The transpose in the values at `of`: takes the other values, then cotangents of results."""
     others, outs = tuple(j for j in range(len(work.ins)) if j not in of), tuple(work.ins[j] for j in of)
 
     def run(place: Place, values: Sequence[Array]) -> list[Array]:
         given, cts = put([None] * len(work.ins), others, values[: len(others)]), list(values[len(others) :])
-        for j, role in enumerate(work.outs):  # each device that has a part of a result pulls it back
+        for j, role in enumerate(work.outs):  # each device with a part of a result pulls it back
             cts[j] = cts[j] / place.parts(place.copied(role))
         along = [ShapeDtypeStruct(place.block(role, x.shape), x.dtype) for role, x in zip(outs, shapes, strict=True)]
         back = jax.linear_transpose(lambda *some: work.run(place, put(given, of, some)), *along)
         return [summed(place, role, pulled) for role, pulled in zip(outs, back(cts), strict=True)]
 
     def summed(place: Place, role: Role, pulled: Array) -> Array:
-        """The cotangent of a replicated value is the sum over devices of their cotangents."""
+        """Sums a replicated value's cotangents over devices."""
         over = tuple(sorted(place.copied(role)))
         return jax.lax.psum(pulled, over) if over else pulled
 
@@ -258,7 +255,7 @@ def transposed(work: DeferredWork, of: tuple[int, ...], shapes: Shapes) -> Defer
 
 @functools.lru_cache(maxsize=CALLS)
 def batched(work: DeferredWork, which: tuple[int | None, ...], size: int) -> DeferredWork:
-    """The work of each element of a batch, which is the first dimension of some values and of all results."""
+    """The work of each element of a batch, the first dimension of some values and all results."""
     number = 1 + max((batch for role in work.ins for batch in role.batches), default=-1)
 
     def wider(role: Role, dim: int | None = 0) -> Role:
@@ -278,15 +275,14 @@ def batched(work: DeferredWork, which: tuple[int | None, ...], size: int) -> Def
 
 @functools.lru_cache(maxsize=1)
 def _package() -> bytes:
-    """A digest of this package: another one may compute in another way."""
     root = Path(__file__).parent.parent
     files = sorted(root.rglob("*.py"), key=str)
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).digest()
 
 
 def aligned(shape: Sequence[int], first: Sequence[int]) -> tuple[int | None, ...]:
-    """The dimensions of the first array by which another is cut, as NumPy broadcasts it; none if it fits otherwise, or
-    is a single line for many: every device has all of it.
+    """The first array's dimensions by which another is cut, as NumPy broadcasts it; none (whole on every device) if it
+    does not fit, or is a single line for many.
     """
     offset, wide = len(first) - len(shape), sum(n > 1 for n in shape)
     fits = offset >= 0 and all(n in (1, m) for n, m in zip(shape, first[offset:], strict=True))

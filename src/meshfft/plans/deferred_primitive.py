@@ -1,6 +1,6 @@
-"""The equation of a deferred call: its shape, derivatives, batches, and lowering as a `custom_partitioning`.
+"""The equation of a deferred call, lowered as a `custom_partitioning`.
 
-XLA propagates shardings through it by a rule, dimension by dimension, and then asks for the program of a block.
+XLA propagates shardings through it by a rule per dimension, then asks for the program of a block.
 """
 
 import functools
@@ -45,14 +45,14 @@ from .deferred import (
 F = TypeVar("F", bound=Callable[..., Any])
 deferred_p = Primitive("meshfft_deferred")
 deferred_p.multiple_results = True
-whole_p = Primitive("meshfft_deferred_on_one_device")  # what XLA runs in a program of one device
+whole_p = Primitive("meshfft_deferred_on_one_device")  # what XLA runs on one device
 whole_p.multiple_results = True
 
 
 def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
-    """The function, but an equation where JAX hides how an array is cut.
+    """The function, as an equation where JAX hides an array's cuts.
 
-    Its first `arrays` parameters are arrays, the rest only if traced. `linear`: in the first.
+    The first `arrays` parameters are arrays, the rest only if traced. `linear`: in the first.
     """
     names = tuple(inspect.signature(function).parameters)[:arrays]
 
@@ -113,12 +113,11 @@ def _work(
     linear: int,
     wide: bool,
 ) -> tuple[DeferredWork, jax.tree_util.PyTreeDef]:
-    """The work of a call, and the structure of its results."""
     call, ndim = Call(function, tree, fixed, cut, shapes, out, wide), len(shapes[0].shape)
     everything = [tuple(mesh.axis_names), *[()] * (ndim - 1)][:ndim]
     place, results, made = call.placed(with_axes(mesh, AxisType.Manual), call.spec([()] * ndim if out else everything))
     ins, outs = tuple(map(Role, range(len(shapes)))), tuple(Role(j, True) for j in range(len(results)))
-    auto = with_axes(mesh, AxisType.Auto)  # as XLA sees them all
+    auto = with_axes(mesh, AxisType.Auto)  # as XLA sees them
     told = tuple(
         NamedSharding(auto, at.spec) if at.even and at.mesh_axes and (out or at.ndim != ndim) else None
         for at in place.results
@@ -131,8 +130,8 @@ def _is_leaf(x: object) -> bool:
 
 
 def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
-    """What XLA asks for: the program of a block, and the shardings of its results and values. GSPMD, which XLA's
-    partitioner was before Shardy, asks for shardings before it wants any.
+    """A block's program, and the shardings of its results and values. GSPMD, unlike Shardy, asks for shardings before
+    it wants any.
     """
     parts = zip((*work.ins, *work.outs), (*given, *wanted), strict=bool(wanted))
     specs = ((role, x.shape, PartitionSpec() if x.sharding is None else x.sharding.spec) for role, x in parts)
@@ -149,7 +148,7 @@ def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Seq
 
 
 def _row_major(blocks: Sequence[Array]) -> list[Array]:
-    """Blocks that XLA leaves in row-major order, as its FFT on CPUs needs; it gives others to one that it finds."""
+    """Row-major blocks, as XLA's FFT on CPUs needs; XLA would choose another order."""
     return [with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim)))) for x in blocks]
 
 
@@ -166,7 +165,7 @@ def _lower(*values: Array, work: DeferredWork, devices: ClosedJaxpr) -> list[Arr
         infer,
         **_rule(work, [*(x.shape for x in values), *(x.shape for x in work.results)]),
     )
-    # JAX's compilation cache may know calls of these shapes by no more than this.
+    # JAX's compilation cache may tell calls of these shapes apart only by this.
     with set_xla_metadata(meshfft=work.name(tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in values))):
         results = cast(list[Array], call(*values))
     told = work.told or (None,) * len(results)
@@ -174,7 +173,7 @@ def _lower(*values: Array, work: DeferredWork, devices: ClosedJaxpr) -> list[Arr
 
 
 def _rule(work: DeferredWork, shapes: Sequence[tuple[int, ...]]) -> dict[str, Any]:
-    """The dimensions of values and results that XLA is to cut alike: batches, and those of arrays and results."""
+    """The dimensions that XLA is to cut alike."""
     ndim, sizes, sides = len(work.call.shapes[0].shape), dict[str, set[int]](), list[str]()
     for role, shape in zip((*work.ins, *work.outs), shapes, strict=True):
         inner, own = len(shape) - len(role.batches), f"{'result' if role.result else 'operand'}{role.number}x"
@@ -239,14 +238,14 @@ def _transpose(cts: Sequence[Any], *values: Any, work: DeferredWork, devices: Cl
 
 
 def _described(x: ShapedArray) -> ShapeDtypeStruct:
-    """A shape with the sharding of Explicit axes, which a cotangent has, too."""
+    """A shape with the sharding of Explicit axes, which cotangents have too."""
     return ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding if explicit_axes(x.sharding.mesh) else None)
 
 
 def _batch(
     axis_data: Any, values: Sequence[Any], dims: Sequence[Any], *, work: DeferredWork, devices: ClosedJaxpr
 ) -> Any:
-    if all(dim is None for dim in dims):  # as of `jacfwd`
+    if all(dim is None for dim in dims):  # as in `jacfwd`
         return deferred_p.bind(*values, work=work, devices=devices), [None] * len(work.outs)
     first = [x if dim is None else jnp.moveaxis(x, dim, 0) for x, dim in zip(values, dims, strict=True)]
     which = tuple(None if dim is None else 0 for dim in dims)
@@ -256,7 +255,7 @@ def _batch(
 
 @functools.lru_cache(maxsize=1)
 def _needs_devices() -> ClosedJaxpr:
-    """A program that JAX compiles only for known devices; an equation with it as a parameter is compiled so, too."""
+    """A program that JAX compiles only for known devices, like equations with it as a parameter."""
     call = custom_partitioning(lambda x: x)
     call.def_partition(lambda *_: None, lambda *_: None, sharding_rule="d -> d")
     return jax.make_jaxpr(call)(ShapeDtypeStruct((1,), np.float32))

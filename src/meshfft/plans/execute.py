@@ -1,4 +1,4 @@
-"""Execution of a walk on arrays, as one program, compiled once for a walk, a mesh and a type.
+"""Execution of a walk on arrays, as one program per walk, mesh and type.
 
 The logger "meshfft" reports compiling at level INFO. Invariant: padding is zero before and after.
 """
@@ -34,7 +34,7 @@ from ..walks.walk import Walk
 from .primitive import Operands, bind
 from .request import formed, on_host, read
 
-PROGRAMS = 256  # cached programs, each for one walk on one mesh
+PROGRAMS = 256  # cached programs
 LOG = logging.getLogger("meshfft")
 PLANES = 8  # itemsize of the complex type that kernels take
 SLOW = 1.0  # seconds of compiling worth a log line
@@ -52,13 +52,13 @@ def applied(
     home: AnyMesh | None = None,
     donate: bool = False,
 ) -> tuple[AnyStored, ...]:
-    """Applies a walk, with operands made from `sources`, to an array, or to one or two planes.
+    """Applies a walk, with operands made from `sources`, to an array or planes.
 
-    Padded results are on `home`, the mesh outside of a caller's shard_map. `donate` reuses the storage of the arrays.
+    Padded results are on `home`, the mesh outside of a caller's shard_map. `donate` reuses storage.
     """
     first, planes = arrays[0], len(arrays) == 2 if planes is None else planes
     stored = tuple([stored_of(x) for x in arrays])
-    if planes and not walk.real and len(stored) == 1:  # the plane of a real array, for a walk of complex ones
+    if planes and not walk.real and len(stored) == 1:  # a real array in a complex walk
         stored = (*stored, jnp.zeros_like(stored[0]))
     walk, operands = (furnish if sources else _furnished)(walk, sources, chip.name, dtype)
     traced = _is_traced(stored) or (bool(operands) and _is_traced(operands))
@@ -68,7 +68,7 @@ def applied(
     program, begun = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
     results = in_turn(program, stored, operands)
     if any(map(on_host, stored)):  # the program reads memory that the caller may write to
-        results[0].block_until_ready()  # as all are
+        results[0].block_until_ready()
     if begun:
         _tell(time.perf_counter() - begun[0])
         begun.clear()
@@ -76,7 +76,7 @@ def applied(
 
 
 def tried(walk: Walk, machine: Machine, itemsize: int) -> Machine:
-    """The machine, without the kernel families of a walk and its transpose that fail their trials there."""
+    """The machine without kernel families, of a walk or its transpose, that fail their trials there."""
     if machine.device is None or itemsize != PLANES:
         return machine
     failed = tuple(name for name in failing(_trials(walk), machine.device) if name not in machine.failed)
@@ -84,7 +84,7 @@ def tried(walk: Walk, machine: Machine, itemsize: int) -> Machine:
 
 
 def sound_walk(problem: Problem) -> Walk:
-    """`find_walk` of kernels that have passed their trials."""
+    """`find_walk` with kernels that passed their trials."""
     walk = find_walk(problem)
     sound = tried(walk, problem.machine, problem.itemsize)
     return walk if sound is problem.machine else sound_walk(dataclasses.replace(problem, machine=sound))
@@ -97,7 +97,7 @@ def _trials(walk: Walk) -> tuple[Trial, ...]:
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -> None:
-    """Raises RuntimeError for a kernel that has failed, or if processes do not run the same steps."""
+    """Raises RuntimeError for a failed kernel, or if processes run different steps."""
     device = device_of(chip, mesh, jax.default_backend())
     failed = failing(walk.trials(), device) if device else ()
     if failed:
@@ -110,7 +110,7 @@ def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -
 
 
 def check_steps(steps: str, devices: Iterable[jax.Device]) -> None:
-    """Raises RuntimeError in every process that has some of these devices, unless all of them take the same steps."""
+    """Raises RuntimeError in every process of these devices unless all take the same steps."""
     said = exchange(steps, devices)
     first = min(said)
     if others := [process for process, taken in said.items() if taken != said[first]]:
@@ -121,7 +121,7 @@ def check_steps(steps: str, devices: Iterable[jax.Device]) -> None:
 
 
 def check_donated(arrays: tuple[AnyStored, ...], walk: Walk, dtype: np.dtype, planes: bool) -> None:
-    """Raises ValueError unless results of a walk can have the storage of these arrays."""
+    """Raises ValueError unless results can have these arrays' storage."""
     start, end, real = walk.start, walk.end, walk.reals[-1]
     given, result = arrays[0].dtype, real_dtype(dtype) if planes or real else dtype
     if len(arrays) == 2 and stored_of(arrays[0]) is stored_of(arrays[1]):
@@ -156,7 +156,7 @@ _furnished = functools.lru_cache(maxsize=PROGRAMS)(furnish)
 def _program(
     walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, chip: Chip | None, plain: bool, donate: bool
 ) -> tuple[Callable[[tuple[Array, ...], Operands], tuple[Array, ...]], list[float]]:
-    """`run` compiled for a walk with a chip's options, and the start time of a compilation that still runs."""
+    """`run` compiled with a chip's options, and the start time of an unfinished compilation."""
     options = () if chip is None else walk.compiler_options(dtype.itemsize, chip, plain)
     begun = list[float]()
 
@@ -178,15 +178,15 @@ def _tell(seconds: float) -> None:
 def walked(
     arrays: tuple[Array, ...], walk: Walk, mesh: AnyMesh | None, planes: bool, operands: Operands = ()
 ) -> tuple[Array, ...]:
-    """The walk on a stored array or its planes; step by step for traced samples, whose gradient costs a ring each."""
+    """The walk on stored arrays; step by step for traced samples, whose gradient costs a ring each."""
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
-        # Moves nothing: it shows the mesh to JAX, which does not find it in our primitive if x is a constant.
+        # Shows JAX the mesh, which our primitive hides if x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
     mapped = mapped_axes(mesh)
-    arrays = tuple(without_padding(x, walk.start, mapped) for x in arrays)  # also zero in gradients
+    arrays = tuple(without_padding(x, walk.start, mapped) for x in arrays)  # also in gradients
     linear = all(step.linear for _, step, _ in walk.taking)
     for part in (walk,) if linear else walk.stages():
-        stored: list[object] = [None] * len(operands)  # as the steps of this walk take them
+        stored: list[object] = [None] * len(operands)  # as this walk's steps take them
         for slot, step, layout in part.taking:
             stored[slot] = step.operand(_on_mesh(operands[slot], mesh), layout, mapped)
         arrays = tuple(bind(arrays, part, mesh, planes, tuple(stored)))
@@ -194,7 +194,7 @@ def walked(
 
 
 def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
-    """Traced numbers without a mesh, replicated on this one: with steps that select rows, JAX transposes no others."""
+    """Traced numbers replicated on this mesh, as JAX's transpose of row selection needs."""
 
     def replicated(leaf: Array) -> Array:
         hidden = isinstance(leaf, jax.core.Tracer) and jax.typeof(leaf).sharding.mesh.empty
@@ -203,7 +203,7 @@ def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
     return jax.tree.map(replicated, operand)
 
 
-as_stored = functools.partial(in_turn, jax.jit(walked, static_argnums=(1, 2, 3)))  # in the array's own type
+as_stored = functools.partial(in_turn, jax.jit(walked, static_argnums=(1, 2, 3)))  # in the array's type
 
 
 @overload
@@ -211,7 +211,7 @@ def moved(y: AnyStored, out_spec: Spec | None, spec: Spec | None = None) -> AnyS
 @overload
 def moved(y: Transformed, out_spec: Spec | None, spec: Spec | None = None) -> Transformed: ...
 def moved(y: Transformed, out_spec: Spec | None, spec: Spec | None = None) -> Transformed:
-    """A result, or its planes, resharded to `out_spec` in its own type; `spec` if JAX hides its sharding."""
+    """A result resharded to `out_spec` in its own type; `spec` if JAX hides its sharding."""
     if out_spec is None:
         return y
     arrays, setting, _ = read(y, spec)

@@ -2,7 +2,7 @@
 
     x = W X,  then  x += W (X - V x)      W_i the inverse, or pseudo-inverse, of V_i, made in float64
 
-One step of refinement by the forward transform removes the rounding of W.
+The second step removes the rounding of W.
 """
 
 import dataclasses
@@ -34,9 +34,9 @@ from .request import formed
 Arrays = tuple[AnyStored, ...]
 SOLVERS = ("direct", "iterative", "auto")
 ITERATIVE = "conjugate gradients"
-ITERATIONS = 1000  # most iterations per round
-DIRECT = 1024  # samples and unknowns up to which "auto" inverts on the host: takes 1.5 s, once
-CONJUGATE = "conjugate transform"  # method of uniform samples, whose inverse needs no table
+ITERATIONS = 1000  # per round
+DIRECT = 1024  # most samples and unknowns that "auto" inverts on the host, in 1.5 s, once
+CONJUGATE = "conjugate transform"  # of uniform samples; needs no table
 
 
 @functools.partial(
@@ -51,15 +51,15 @@ class Solution:
     Attributes:
         value: the array whose transform was given.
         residual: ||X - V x|| / ||X|| of the x returned.
-        conditions: the condition number of each dimension's matrix in the
-            2-norm, within 10 %, its columns scaled by the mean radius to the
-            power n. A relative error of X may be larger in x by this factor;
-            off the unit circle, in x weighted by r^-n, so samples of small
-            weight are accurate only relative to the large ones.
+        conditions: 2-norm condition number of each dimension's matrix, within
+            10 %, its columns scaled by the mean radius to the power n. A
+            relative error of X may be larger in x by this factor; off the unit
+            circle, in x weighted by r^-n, so samples of small weight are
+            accurate only relative to the large ones.
         methods: how each dimension was solved.
         iterations: conjugate gradient steps along each dimension, over all
-            rounds; 0 if none were needed. If they reached the limit, they did
-            not converge, and the residual shows how far they came.
+            rounds. At the limit they did not converge; the residual shows how
+            far they came.
 
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4)))
     >>> found.methods, found.condition
@@ -74,14 +74,12 @@ class Solution:
 
     @property
     def condition(self) -> float | Array:
-        """The condition number of the transform: the product over the
-        dimensions.
-        """
+        """The transform's condition number: the product over dimensions."""
         return math.prod(self.conditions)
 
 
 class System(NamedTuple):
-    """A transform from `goal` to `start` to invert; `tikhonov` or `truncation` as in `ikdftn`."""
+    """A transform from `goal` to `start` to invert."""
 
     goal: Layout
     start: Layout
@@ -100,7 +98,7 @@ class System(NamedTuple):
 
 
 def solution(given: Arrays, system: System) -> Solution:
-    """The array in layout `goal` whose transform is `given` in layout `start`."""
+    """The array in layout `goal` whose transform is `given`."""
     mapped = mapped_axes(system.mesh) & system.start.mesh_axes
     given = tuple(x.astype(real_dtype(system.dtype) if len(given) == 2 else system.dtype) for x in given)
     iterative = _iterative(system)
@@ -131,13 +129,13 @@ def _by_inverses(given: Arrays, system: System) -> Answer:
         return applied(y, back, sources, system.mesh, system.machine.chip, system.dtype)
 
     x = solved(given)
-    if system.tikhonov is None:  # a second step would undo tikhonov; it leaves a truncated W unchanged: W V W = W
+    if system.tikhonov is None:  # it would undo tikhonov, and leaves a truncated W unchanged: W V W = W
         x = tuple(a + b for a, b in zip(x, solved(_missing(given, x, system)), strict=True))
     return x, tuple(i.condition for i in inverses), tuple(i.method for i in inverses), (0,) * len(inverses)
 
 
 def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) -> Answer:
-    """Dimension by dimension, so that each solve has the condition of one; dimensions without iterations first."""
+    """Dimension by dimension, so that each solve has the condition of one; without iterations first."""
     dims, eps = system.forward.dims, float(jnp.finfo(system.dtype).eps)
     direct = [j for j, one in enumerate(iterative) if not one]
     conditions: list[Any] = [_settled(system, j, eps) if one else 1.0 for j, one in enumerate(iterative)]
@@ -219,7 +217,7 @@ def check_limits(tol: float | None, iterations: int | None) -> None:
 
 
 def least_tol(dtype: np.dtype) -> float:
-    """The relative residual of the normal equations that ends a solve, if the caller gives none."""
+    """The default relative residual of the normal equations."""
     return 1e-6 if dtype.itemsize == 8 else 1e-13
 
 
@@ -231,7 +229,6 @@ def _rounds(condition: float | None, eps: float) -> int:
 
 
 def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
-    """The inverse transform, and the inverse of every dimension, made on the host and cached."""
     forward, dtype = system.forward, system.dtype
     if any(points is not None and not points.known for points in system.points):
         raise ValueError(
@@ -258,7 +255,7 @@ def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
 def _invert(
     points: Points | None, matrix: Matrix, size: int, tikhonov: float | None, truncation: float | None
 ) -> tuple[Matrix, Inverse]:
-    """The inverse and its matrix; for all uniform samples it is the conjugate transform, without a table."""
+    """The inverse and its matrix; for all uniform samples the conjugate transform."""
     if isinstance(matrix, Roots) and size <= matrix.rows and tikhonov is None and truncation is None:
         back = Roots(matrix.length, -matrix.sign, size, matrix.rows)
         return back, Inverse(np.zeros(0), 1.0, CONJUGATE)
@@ -288,6 +285,6 @@ def _check_condition(conditions: Sequence[float], forward: Transform, sizes: tup
 
 
 def _energy(arrays: Arrays, mapped: frozenset[str]) -> Array:
-    """The sum of squares over all blocks of mapped axes."""
+    """Sum of squares over all blocks of mapped axes."""
     energy = functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in map(stored_of, arrays)))
     return jax.lax.psum(energy, tuple(sorted(mapped))) if mapped else energy

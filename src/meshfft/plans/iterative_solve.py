@@ -2,11 +2,11 @@
 
     T x = V^H X,   T = V^H V      then   x += S(V^H (X - V x)),   S the solve, V the dense transform
 
-On a circle T is Toeplitz: an FFT of the padded unknowns times the eigenvalues of a circulant matrix, and back, in a
-layout that does not cut the dimension if possible. All lines are solved together, so devices exchange single numbers.
+On a circle FFTs apply T (see operators.conjugate_gradients), if possible in a layout that does not cut the dimension.
+All lines are solved together, so devices exchange single numbers.
 
-For any constant x the second formula is T^-1 V^H X exactly. So with the last S differentiated implicitly, derivatives
-are exact to every order, in the samples and in the points.
+For any constant x the second formula is T^-1 V^H X exactly. So derivatives in samples and points, with the last S
+differentiated implicitly, are exact to every order.
 """
 
 import functools
@@ -34,7 +34,7 @@ from ..walks.walk import Walk
 from .execute import furnish, sound_walk, walked
 from .primitive import Operands
 
-ATTAINABLE = 0.1  # limit of precision times the squared condition number: beyond it refinement does not converge
+ATTAINABLE = 0.1  # most precision times squared condition number with which refinement converges
 PADDED = 2  # most storage of an uncut layout, relative to the array
 # Operands of V and V^H, eigenvalues on the circle, growth of the radii.
 SolveNumbers = tuple[Operands, Operands, Array | None, Array]
@@ -63,7 +63,7 @@ def solved_line(
     mesh: AnyMesh | None,
     limits: tuple[float, int, int],
 ) -> tuple[Planes, Array, Array | None]:
-    """The stored unknowns in layout `goal`, the iterations, and for traced points the condition number."""
+    """The stored unknowns, the iterations, and for traced points the condition number."""
     machine, dtype, dots, options = how
     size, real, (rest, mean) = goal.shape[dim], real_dtype(dtype), about_the_circle(points)
     transform = Transform((dim,), (rest.matrix(size),), 1.0)
@@ -91,7 +91,7 @@ def solved_line(
 
 
 def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
-    """The layout with a dimension's axes moved to other dimensions, if that needs little padding."""
+    """The layout with a dimension's axes moved to others, if that needs little padding."""
     mapped, cuts = mapped_axes(mesh), layout.cuts[dim]
     if layout.parts[dim] == 1 or (mapped and mapped != set(axis_sizes(mesh))):
         return layout  # mapped axes cut first, which not every layout allows
@@ -109,7 +109,7 @@ def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
 
 @functools.partial(jax.jit, static_argnums=2)
 def _solve(given: Planes, numbers: SolveNumbers, line: Line) -> tuple[Planes, Array]:
-    """Rounds of refinement with constant results, and a last one that is differentiated."""
+    """Rounds of refinement, of which only the last is differentiated."""
     fixed, samples = lax.stop_gradient(numbers), lax.stop_gradient(given)
     x, count = _corrected(None, samples, fixed, line)
     for _ in range(line.rounds - 2):
@@ -143,7 +143,6 @@ def _corrected(x: Planes | None, given: Planes, numbers: SolveNumbers, line: Lin
 
 
 def _times(x: Array, values: Array, layout: Layout, line: Line) -> Array:
-    """A stored array times numbers along the dimension, as the layout stores them."""
     positions = np.minimum(layout.positions(line.dim), values.shape[0] - 1)
     if not np.array_equal(positions, np.arange(values.shape[0])):
         values = values[positions]

@@ -1,9 +1,9 @@
-"""The fastest of several plans, found by running them on the devices that they are for.
+"""The fastest of several plans, found by running them on their devices.
 
     seconds = the median of at most ROUNDS runs on noise, one of each plan in turn, after a run that compiles
 
-The choice is kept beside compiled programs, for later processes on such devices with these versions. Its file can be
-copied to other nodes. Invariant: every process of a mesh takes the choice of the first one.
+The choice is kept beside compiled programs, for later processes on such devices with these versions. Invariant: every
+process of a mesh takes the choice of the first one.
 """
 
 import dataclasses
@@ -32,16 +32,15 @@ from .table import title
 LOG = logging.getLogger("meshfft")
 Tell = Callable[[str, float], None]
 FOLDER = "meshfft-choices"  # among JAX's programs
-ROUNDS, LIMIT = 5, 60.0  # runs of each plan; seconds after which no other part begins
-SLOWER = 4.0  # a plan that the model finds so many times slower than the best is not run
+ROUNDS, LIMIT = 5, 60.0  # runs of each plan; seconds after which nothing more starts
+SLOWER = 4.0  # plans that the model finds this many times slower than the best are not run
 
 
 def fastest(plans: Sequence[Plan], tell: Tell = lambda part, done: LOG.info(part)) -> Plan:
     """The plan that runs fastest; the first is the model's choice. `tell` gets a line before each part, and the share
-    of the parts that is done.
+    done.
 
-    Raises ValueError inside a traced function and for a mesh without devices, and the error of the first plan if none
-    can be run.
+    Raises ValueError inside a traced function and for a mesh without devices, and the first plan's error if none runs.
     """
     first = plans[0]
     if isinstance(jnp.zeros(()), jax.core.Tracer):
@@ -72,7 +71,6 @@ def fastest(plans: Sequence[Plan], tell: Tell = lambda part, done: LOG.info(part
 
 
 def _recalled(facts: Mapping[str, object], count: int) -> list[float]:
-    """The seconds that are kept; none if they are missing or damaged."""
     found = (recall(FOLDER, facts) or {}).get("seconds")
     if not isinstance(found, list) or len(found) != count:
         return []
@@ -81,7 +79,7 @@ def _recalled(facts: Mapping[str, object], count: int) -> list[float]:
 
 @functools.lru_cache(maxsize=1024)
 def _seconds(plans: tuple[Plan, ...]) -> list[float]:
-    """The seconds of each plan; empty until they are known."""
+    """The plans' seconds, which `fastest` keeps here."""
     return []
 
 
@@ -95,14 +93,13 @@ def _devices(mesh: AnyMesh | None) -> list[jax.Device]:
 
 
 def _of_first(values: list[float], devices: Sequence[jax.Device]) -> list[float]:
-    """The values that the first process with such devices has."""
     said = exchange(values, devices)
     found: list[float] = said[min(said)]
     return found
 
 
 def _timed(plans: Sequence[Plan], tell: Tell) -> list[float]:
-    """Seconds of each plan; infinite where it cannot be run, or there is no time to."""
+    """Seconds of each plan; infinite if it cannot run or time is up."""
     begun, devices, failure = time.perf_counter(), _devices(plans[0].mesh), None
     arrays, runs = dict[tuple[object, ...], AnyStored](), dict[Plan, list[float]]()
     for number, plan in enumerate(plans, 1):
@@ -139,7 +136,6 @@ def _run(plan: Plan, arrays: dict[tuple[object, ...], AnyStored]) -> float:
 
 
 def _noise(plan: Plan) -> AnyStored:
-    """Standard normal numbers, made on the devices."""
     layout, dtype = plan.in_layout, plan.in_dtype
     sharding = NamedSharding(plan.mesh, layout.spec) if isinstance(plan.mesh, Mesh) else None
 

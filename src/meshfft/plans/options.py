@@ -1,4 +1,4 @@
-"""The arguments of a transform: `Definition` of it, and the `Options` that each function takes."""
+"""The arguments of a transform: its `Definition`, and the `Options` of each function."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,11 @@ from .request import Function, OnArrays, on_arrays
 F = TypeVar("F", bound=Callable[..., object])
 P = ParamSpec("P")
 PointsLike = Points | Sequence[Points | None] | None
-Widths = tuple[tuple[int, int], ...]  # dimensions, and the margins of their blocks
+Widths = tuple[tuple[int, int], ...]  # dimensions, and margins of their blocks
 
 
 class InPlane(Protocol):
-    """Scattered points, which `nufft/` has."""
+    """Scattered points of `nufft/`."""
 
     @property
     def in_turns(self) -> np.ndarray: ...
@@ -35,7 +35,7 @@ class InPlane(Protocol):
 
 
 class Definition(NamedTuple):
-    """The transform; `plan` documents each field."""
+    """The transform, as in `plan`."""
 
     s: Sequence[int] | None = None
     axes: Sequence[int] | None = None
@@ -105,7 +105,6 @@ class PlanHow(TypedDict, total=False):
 
 
 def check_options(options: Options) -> None:
-    """Raises ValueError for unknown names, and for a ring that the method does not have."""
     method, ring = options.method, options.ring
     known = {"method": METHODS, "order": ORDERS, "ring": RINGS, "engine": ENGINE_OPTIONS, "effort": EFFORTS}
     for name, values in known.items():
@@ -117,7 +116,7 @@ def check_options(options: Options) -> None:
 
 
 def options_of(how: Mapping[str, Any], known: type) -> Options:
-    """The options of a call without `spec`; TypeError for an option that the TypedDict `known` lacks."""
+    """A call's options without `spec`; TypeError for one that `known` lacks."""
     if not how:
         return USUAL
     _check_named(how, known)
@@ -125,7 +124,6 @@ def options_of(how: Mapping[str, Any], known: type) -> Options:
 
 
 def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
-    """The arguments of a plan as records; TypeError for unknown ones."""
     _check_named(arguments, PlanHow)
     what = {name: value for name, value in arguments.items() if name in Definition._fields}
     how = {name: value for name, value in arguments.items() if name not in what}
@@ -138,7 +136,6 @@ def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
 
 
 def chosen(how: Mapping[str, Any]) -> Options:
-    """The record of options by name."""
     return USUAL._replace(**{**how, "wire": wire_name(how.get("wire", USUAL.wire))})
 
 
@@ -156,7 +153,7 @@ def onto_real(function: Function[P]) -> OnArrays[P, Array]:
 
 
 def spelled(function: F) -> F:
-    """The function with its `**how` spelled out in the signature that `help` shows."""
+    """Spells out `**how` in the signature that `help` shows."""
     signature = inspect.signature(function)
     *named, how = signature.parameters.values()
     (options,), defaults = get_args(how.annotation), Options._field_defaults | Definition._field_defaults
@@ -169,7 +166,7 @@ def spelled(function: F) -> F:
 
 
 def widths_of(margin: int | Sequence[int], start: Layout, dims: tuple[int, ...]) -> Widths:
-    """The dimensions that have margins, and their nonzero widths; TypeError or ValueError if these do not fit."""
+    """Dimensions with margins, and their widths; TypeError or ValueError if they do not fit."""
     given = integers(margin, "margin")
     each = given * len(dims) if is_integer(margin) else given
     if len(each) != len(dims):

@@ -1,4 +1,4 @@
-"""Plans: a transform chosen and priced before any array exists; calling one runs it, forward, back or adjoint."""
+"""Plans: a transform chosen and priced before any array exists; it runs forward, back or adjoint."""
 
 import dataclasses
 import functools
@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """Modelled seconds; None if no rates are known for the devices."""
+        """Modelled seconds; None if the devices' rates are unknown."""
         return None if self.machine.chip.rough else self.seconds_by_resource.total
 
     @property
@@ -142,7 +142,7 @@ class Plan:
         CPUs and GPUs exceeds it (docs/accuracy.md); on TPUs equal numbers may.
 
         At points it is relative to the norm of the samples or, if larger, to
-        that of the samples of noise with the array's norm.
+        that of samples of noise with the array's norm.
         """
         return self.walk.error(self.dtype.itemsize, self.machine.chip.rounding)
 
@@ -155,12 +155,12 @@ class Plan:
 
     @property
     def collectives(self) -> dict[str, int]:
-        """The number of collectives of a run, each hop of a ring counted."""
+        """The collectives of a run, each hop of a ring counted."""
         return self.walk.collectives
 
     @property
     def stages(self) -> tuple["Plan", ...]:
-        """A plan for each step; run in sequence, they equal this plan."""
+        """A plan for each step; in sequence they equal this plan."""
         matrices, stages = dict(zip(self.transform.dims, self.transform.matrices, strict=True)), []
         for walk in self.walk.stages():
             (step,) = walk.steps
@@ -184,8 +184,8 @@ class Plan:
 
     @method_on_arrays
     def __call__(self, x: AnyArray, *, donate: bool = False) -> Transformed:
-        """The transform of an array in `in_layout`; a NumPy array of `shape`
-        is put on the mesh first.
+        """The transform of an array in `in_layout`; a NumPy array of `shape` is
+        first put on the mesh.
 
         If sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes
         them; `donate` as for `fftn`.
@@ -198,8 +198,7 @@ class Plan:
         `s` cropped are zeros.
 
         Raises:
-            ValueError: the samples are not uniform: their inverse is a system
-                of equations, for `solve`.
+            ValueError: the samples are not uniform, and need `solve`.
         """
         scale = self.transform.inverse_scale
         if scale is None:
@@ -241,8 +240,8 @@ class Plan:
         return self._run(_adjoint(self.walk), y, donate)
 
     def device_mesh(self, devices: Sequence[jax.Device] | None = None) -> Mesh:
-        """A mesh of these devices, by default all, with Auto axes, in the order
-        that the plan expects.
+        """A mesh of these devices, by default all, with Auto axes, in the
+        plan's order.
 
         Raises:
             ValueError: their number, nodes or slices are not the plan's.
@@ -254,12 +253,12 @@ class Plan:
         return plan_values(self)
 
     def show(self) -> "Figure":
-        """Draws the blocks of the devices before and after every step, in a
-        window if matplotlib has one.
+        """Draws the devices' blocks before and after every step, in a window if
+        matplotlib has one.
 
         Raises:
             ImportError: matplotlib is missing.
-            ValueError: the array has no elements, or there are more than 256
+            ValueError: the array has no elements, or there are over 256
                 devices.
         """
         return show(self.walk, axis_sizes(self.mesh), title(self))
@@ -292,7 +291,7 @@ class Plan:
         return tuple(fitted(part, layout, self.mesh) for part in parts(x))
 
     def _mesh_of(self, x: AnyStored) -> AnyMesh | None:
-        """The plan's mesh, inside a caller's shard_map too; for a described mesh, that of the array."""
+        """The plan's mesh, also inside a caller's shard_map; the array's if the plan's is described."""
         mesh = mesh_here(self.mesh)
         return jax.typeof(stored_of(x)).sharding.mesh if needs_anchor(mesh) else mesh
 

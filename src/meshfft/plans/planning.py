@@ -1,4 +1,4 @@
-"""Planning: from a setting and a transform to a cached Plan, or from shapes and names without an array."""
+"""Planning: a cached Plan from a setting and a transform, or from shapes and names."""
 
 import dataclasses
 import functools
@@ -30,12 +30,12 @@ from .request import Setting
 from .table import memory_words
 
 MOST_TRIALS = 5  # of walks by effort="measure"
-STAYING = ("kdft", "cooley-tukey")  # methods that leave the cuts of dimensions unchanged
+STAYING = ("kdft", "cooley-tukey")  # that leave the cuts of dimensions unchanged
 _kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
 class Placement(NamedTuple):
-    """Where an array is; `plan` documents each field."""
+    """An array's place, as in `plan`."""
 
     shape: Sequence[int]
     mesh: AnyMesh | None = None
@@ -44,7 +44,7 @@ class Placement(NamedTuple):
 
 
 def plan_for(setting: Setting, transform: Transform, options: Options, evades: bool = True) -> Plan:
-    """The cached plan of a transform of an array; `evades`: mesh axes that do not divide the result may move."""
+    """The cached plan for an array; `evades`: mesh axes that do not divide the result may move."""
     check_options(options)
     start, mesh, machine, sizes = setting.start, setting.mesh, setting.machine, axis_sizes(setting.mesh)
     dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip)
@@ -58,7 +58,7 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     even = may_move and start.even and goal is None and not (after.even and options.order == "natural")
     problem = Problem(start, transform, *how, options.planned, goal, even, transform.takes_real(setting.real))
     walk = find_walk(problem)
-    if stays:  # the method leaves dimensions in place: exchanges follow
+    if stays:  # exchanges follow
         last = goal_of(after, NOTHING, "natural", options.out_spec, sizes)
         walk = followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], options=problem.options))
     if (sound := tried(walk, machine, dtype.itemsize)) is not machine:
@@ -91,8 +91,7 @@ def plan(
         X[k] = scale sum_n x[n] exp(-2 pi i k n / N)   along every axis
 
     Args:
-        shape: logical shape; sizes need not divide the mesh, storage is padded
-            at the tail (see `shard`).
+        shape: logical shape; sizes need not divide the mesh (see `shard`).
         mesh: concrete or abstract.
         spec, out_spec: of the array (by default mesh axis i cuts dimension i)
             and of the result.
@@ -104,28 +103,28 @@ def plan(
             "dst-4", or one for each axis, a halved one last; or its inverse.
         modes: number of lowest frequencies to keep, for all axes or for each,
             -1 for all: in the order of `fftfreq`, modes // 2 + 1 of a half
-            spectrum. Higher ones are dropped before anything is sent, and
-            `plan.inverse` has zeros for them.
-        points: as `kdftn`, without `s` and `inverse`; a Scattered gives a
-            plan of the direct sum.
-        effort: "model", or "measure", which runs the five walks that the model
-            finds fastest on the mesh's devices, for at most about a minute, and
-            takes the best; `plan.trials` has its seconds, then the others'. The
-            choice is kept in the folder of `cache` for later processes. All
-            processes of a mesh must ask, and get the first one's choice.
-        precompute: keep the matrix rows of dense products on the devices from
+            spectrum. Higher ones are dropped before anything is sent;
+            `plan.inverse` puts zeros there.
+        points: as `kdftn`, without `s` and `inverse`; a Scattered gives a plan
+            of the direct sum.
+        effort: "model", or "measure", which runs the model's five fastest walks
+            on the mesh's devices, for about a minute at most, and takes the
+            best; `plan.trials` has its seconds, then the others'. The choice is
+            kept in the folder of `cache`. All processes of a mesh must ask, and
+            get the first one's choice.
+        precompute: keep the matrix rows of dense products on the devices, from
             the first call on, as long as the plan. No effect in your own `jit`
             or `shard_map`, and for half spectra.
         margin: ghost cells on both sides of every block, for all `axes` or for
-            each. `shape` includes them, p (n / p + 2 m) cells for n points in
-            p equal blocks; `s` does not. The result has zeros in them.
+            each; zeros in the result. `shape` includes them, p (n / p + 2 m)
+            cells for n points in p equal blocks; `s` does not.
         topology: a machine without its devices, such as "v3:32x32" (chip, and
-            chips along each axis), on its best mesh unless one is given. Or
-            the file of `meshfft measure`, such as "here.toml".
+            chips along each axis), on its best mesh unless one is given; or the
+            file of `meshfft measure`, such as "here.toml".
 
     Returns:
         A Plan; print it, or call it. Planning takes milliseconds, or seconds
-        without a mesh and when TPUs try a kernel first (docs/kernels.md).
+        without a mesh and when TPUs first try a kernel (docs/kernels.md).
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
@@ -148,14 +147,14 @@ def out_spec(
     """The PartitionSpec of a function's result, for code under Auto mesh axes,
     where JAX hides it.
 
-    If the mesh axes do not divide the result, functions move some of them to
-    another dimension; a plan does not.
+    Functions move mesh axes that do not divide the result to another dimension;
+    a plan does not.
 
     Args:
         shape: the array's shape.
         mesh, spec: the mesh, and the array's spec on it.
-        topology, ..., out_spec: as `plan`: kind="rfft" is `rfftn`,
-            inverse=True with it `irfftn`.
+        topology, ..., out_spec: as `plan`: kind="rfft" is `rfftn`, with
+            inverse=True `irfftn`.
 
     Raises:
         ValueError, TypeError: as `plan`.
@@ -178,7 +177,7 @@ def out_spec(
 
 
 def ranked(shape: Sequence[int], topology: Named, **how: Unpack[PlanHow]) -> list[Plan]:
-    """Plans for every mesh of a named machine, the best first."""
+    """Plans for every mesh of a named machine, best first."""
     return _plans(Placement(shape, None, None, topology), *records_of(how))
 
 
@@ -209,7 +208,7 @@ def _plans(place: Placement, definition: Definition, options: Options) -> list[P
 def on_meshes(
     shape: Sequence[int], count: int, alike: bool, find: Callable[[AbstractMesh, PartitionSpec], list[Plan]]
 ) -> list[Plan]:
-    """The plans that are found on meshes of so many devices, the best first; raises the last ValueError without one."""
+    """Plans on meshes of so many devices, best first; raises the last ValueError if none is found."""
     plans, refusal = list[Plan](), f"{count} devices cannot be laid over shape {shape}: give a mesh and a spec"
     for mesh, spec in meshes(shape, count, alike):
         try:
@@ -235,7 +234,7 @@ def _plan(place: Placement, definition: Definition, options: Options) -> Plan:
 
 
 def candidates(place: Placement, definition: Definition, options: Options) -> list[Plan]:
-    """Plans by the walks that the model finds cheapest, the best first."""
+    """Plans of the model's cheapest walks, best first."""
     start = laid_out(*place[:3])
     place = place._replace(shape=start.shape, spec=start.spec)  # an iterator is read once
     asked = [options._replace(effort="model", rank=number) for number in range(MOST_TRIALS)]
@@ -243,7 +242,7 @@ def candidates(place: Placement, definition: Definition, options: Options) -> li
 
 
 def _precomputed(plan: Plan) -> Plan:
-    """The plan with the rows that it keeps; raises ValueError or MemoryError if they do not fit."""
+    """The plan with the rows that it keeps; ValueError or MemoryError if they do not fit."""
     given = plan.sources or (None,) * len(plan.transform.dims)
     sources = kept_rows(plan.walk.taking, given, plan.mesh, real_dtype(plan.dtype))
     nbytes = sum(source.nbytes for source in sources if isinstance(source, KeptRows))
@@ -260,7 +259,7 @@ def _precomputed(plan: Plan) -> Plan:
 
 @functools.singledispatch
 def planned(points: object, setting: Setting, definition: Definition, options: Options) -> Plan:
-    """The plan at points of each axis, or at uniform frequencies; `nufft/` registers that at Scattered points."""
+    """The plan at points of each axis or at uniform frequencies; `nufft/` registers that at Scattered points."""
     shape, kind, inverse = setting.start.shape, definition.kind, definition.inverse
     dims, lengths = resolve(shape, definition.s, definition.axes, kind, inverse)
     if points is None:
@@ -283,7 +282,6 @@ def rank(plan: Plan) -> tuple[bool, float]:
 
 
 def laid_out(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
-    """The layout of an array; by default mesh axis i cuts dimension i."""
     shape, sizes = integers(shape, "shape"), axis_sizes(mesh)
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} has a negative size: give sizes of 0 or more")

@@ -1,7 +1,7 @@
-"""A walk as a JAX primitive, linear in the array: shape, gradient, batching and lowering of a transform.
+"""A walk as a JAX primitive, linear in the array.
 
-The gradient in the array is the transposed walk, with the same collectives. A batch dimension, sharded or not, is one
-more dimension of the walk. The gradient in a matrix is JAX's own for its ring.
+The gradient in the array is the transposed walk; in a matrix it is JAX's for the ring. A batch dimension, sharded or
+not, is one more dimension of the walk.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from ..steps.base import Takes
 from ..walks.walk import Walk
 
 T = TypeVar("T")
-Operands = tuple[object, ...]  # by slot, the data of steps besides the array: a pytree of arrays, or None
+Operands = tuple[object, ...]  # data of steps besides the array, by slot: a pytree of arrays, or None
 Tangent = Array | ad.Zero
 WIDE = [np.dtype(name) for name in ("float64", "complex128", "int64", "uint64")]
 walk_p = Primitive("meshfft_walk")
@@ -34,9 +34,9 @@ walk_p.multiple_results = True
 
 
 class Job(NamedTuple):
-    """An equation: a walk on a mesh, of an array or its planes; `tree` is the structure of the operands.
+    """A walk on a mesh, of an array or its planes; `tree` is the operands' structure.
 
-    Values are the blocks seen inside a caller's shard_map, and the walk maps the remaining mesh axes.
+    Values are the blocks inside a caller's shard_map; the walk maps the remaining mesh axes.
     """
 
     walk: Walk
@@ -68,7 +68,7 @@ class Job(NamedTuple):
 def bind(
     arrays: Sequence[Array], walk: Walk, mesh: AnyMesh | None, planes: bool = False, operands: Operands = ()
 ) -> list[Array]:
-    """The walk as one equation of JAX; operands are stored as their steps take them (see Takes.operand)."""
+    """The walk as one equation; operands are stored as their steps take them (see Takes.operand)."""
     if not any(isinstance(operand, Anchor) for operand in operands):
         operands = (*operands, *anchors(arrays, mesh))
     leaves, tree = jax.tree.flatten(operands)
@@ -82,7 +82,7 @@ def _run(*values: Array, job: Job) -> list[Array]:
 
 
 def _lower(*values: Array, job: Job) -> list[Array]:
-    """The walk in the types that it was traced in; XLA asks for parts of a program when they may be off again."""
+    """The walk in the types of its trace: XLA may ask for parts of a program when 64 bits are off again."""
     wide = any(x.dtype in WIDE for x in values[: job.arrays])
     with jax.enable_x64(wide or wide_types()):
         return _run(*values, job=job)
@@ -127,7 +127,7 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> 
     """The walk is linear in the array and in matrices; `_along_operand` is for samples."""
     out, changes = None, job.operands(tangents)
     arguments, given = primals, job
-    if needs_anchor(job.mesh) and not job.anchored:  # the transposed walk has no other array with the devices
+    if needs_anchor(job.mesh) and not job.anchored:  # only an anchor shows the transposed walk its devices
         leaves, tree = jax.tree.flatten((*job.operands(primals), anchor(primals)))
         primals, job = [*primals[: job.arrays], *leaves], job._replace(tree=tree)
     operands = job.operands(primals)
@@ -146,7 +146,6 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> 
 
 
 def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job: Job) -> list[Array]:
-    """The walk with a tangent in place of the input that it is linear in."""
     if not _moves(tangents[at]):
         return []
     values = list(primals)
@@ -157,9 +156,8 @@ def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job
 def _along_operand(
     arrays: Sequence[Array], operands: Operands, change: object, step: Takes, layout: Layout, job: Job
 ) -> tuple[list[Array], list[Array]]:
-    """The tangent by an operand that a step is not linear in, and the walk's value if that comes with it.
-
-    The tangent is a sum of walks between two factors (see Takes.slopes).
+    """The tangent by an operand in which a step is not linear, a sum of walks between two factors (see Takes.slopes);
+    and the walk's value if that is one of them.
     """
     assert len(job.walk.steps) == 1, "a walk over traced samples is bound step by step"
     change = jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero)
@@ -178,7 +176,6 @@ def _along_operand(
 
 
 def _scaled(arrays: Sequence[Array], factor: Planes) -> list[Array]:
-    """An array or planes times the planes of a factor that broadcasts to it, if any."""
     if not factor:
         return list(arrays)
     re, *rest = (part.astype(real_dtype(arrays[0].dtype)) for part in factor)
@@ -199,7 +196,7 @@ def _is_zero(change: object) -> bool:
 
 
 def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
-    """In the array the transposed walk; for planes, the adjoint. In an operand, JAX's transpose of the mapped ring."""
+    """In the array the transposed walk (for planes, the adjoint); in an operand JAX's transpose of the mapped ring."""
     if all(map(_is_zero, cts)):
         return [ad.Zero(v.aval) if ad.is_undefined_primal(v) else None for v in values]
     dense: list[Array] = [ad.instantiate_zeros(ct) for ct in cts]
@@ -215,7 +212,7 @@ def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], at: int, job: Job) -> Array:
-    """The cotangent of an operand, summed over the devices that share its rows, by a walk that sends exactly."""
+    """An operand's cotangent, summed over devices that share its rows, by exact messages."""
     job = job._replace(walk=job.walk.wired())
     came = jax.typeof(values[at]).sharding.spec
     values, specs = _placed(values, job)
@@ -251,7 +248,7 @@ def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def
 
 
 def _keeps(walk: Walk, dim: int) -> bool:
-    """Whether a batch dimension keeps its position; walks to scattered points have it first on both ends."""
+    """Whether a batch dimension keeps its position; at scattered points it is first on both ends."""
     size = 1 + max(walk.end.shape, default=0)
     return walk.insert(dim, size, ()).end == walk.end.insert(dim, size, ())
 

@@ -1,7 +1,7 @@
 """Requests: an array as given by a caller, with its placement and machine.
 
-An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). All but its numbers is a `Setting`:
-hashable host data, the cache key of plans.
+An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). The rest is a `Setting`, the cache
+key of plans.
 """
 
 import dataclasses
@@ -31,21 +31,21 @@ S = TypeVar("S", covariant=True)
 Owner = TypeVar("Owner")
 Function = Callable[Concatenate[AnyArray, P], Transformed]
 with jax.ensure_compile_time_eval():
-    EAGER = get_opaque_trace_state(convention="flax")  # outside of every transformation of JAX
+    EAGER = get_opaque_trace_state(convention="flax")  # outside of all of JAX's transformations
 
 
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """The placement of an array, and its machine."""
+    """An array's placement and machine."""
 
-    start: Layout  # layout of the array
+    start: Layout
     mesh: AnyMesh | None  # None on one device
-    machine: Machine  # prices steps
-    dtype: np.dtype  # type of the array or its planes
-    many: int = 1  # one array, or two planes
+    machine: Machine
+    dtype: np.dtype  # of the array or its planes
+    many: int = 1  # arrays: two for planes
     room: Room | None = None  # memory of each device; None if unknown, as while JAX traces
-    wide: bool = False  # 64-bit types are on: integers are computed in them
+    wide: bool = False  # 64-bit types are on, for integers too
 
     @property
     def real(self) -> bool:
@@ -53,7 +53,7 @@ class Setting:
 
 
 class Request(NamedTuple):
-    """An array, or its planes, and their setting; `planes` if planes are returned."""
+    """An array, or its planes; `planes` if planes are returned."""
 
     arrays: tuple[AnyStored, ...]
     setting: Setting
@@ -61,13 +61,13 @@ class Request(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The logical shape; inside a caller's shard_map the argument is a block of it."""
+        """The logical shape; the argument is a block of it inside a caller's shard_map."""
         return self.setting.start.shape
 
 
 def read(a: AnyArray, spec: Spec | None = None, in_place: bool = False) -> Request:
-    """The request of an array. `in_place`: a program on one CPU device may read the memory of a NumPy array, and the
-    caller of that program waits for it; JAX copies by a program of its own for each shape.
+    """The request of an array. `in_place`: a program of one CPU device, for which the caller waits, may read a NumPy
+    array's memory; JAX's copy is a program for each shape.
     """
     in_place = in_place and not isinstance(a, jax.Array) and _is_eager_on_cpu()
     arrays, planes = received(a, in_place), is_planes(a)
@@ -81,14 +81,14 @@ def read(a: AnyArray, spec: Spec | None = None, in_place: bool = False) -> Reque
 
 
 def received(a: AnyArray, in_place: bool = False) -> tuple[AnyStored, ...]:
-    """The argument as one array or two planes; raises TypeError if it is no array of numbers."""
+    """One array or two planes; TypeError if it is no array of numbers."""
     if hasattr(type(a), "turns"):  # Points, or Scattered in nufft/
         raise TypeError(f"the array is {a!r}, which are points: give the array first and the points second")
     return (_array(a),) if isinstance(a, jax.Array) else tuple(_array(part, in_place) for part in parts(a))
 
 
 def parts(a: AnyArray) -> tuple[OnePlane, ...]:
-    """The argument as a tuple of one array or its matching planes. A list of arrays is an array, as in NumPy."""
+    """A tuple of one array or its matching planes. A list is one array, as in NumPy."""
     if not is_planes(a):
         return (cast(OnePlane, a),)
     re, im = a[0], a[-1]
@@ -124,7 +124,6 @@ def _array(a: ArrayLike | PaddedArray, in_place: bool = False) -> AnyStored:
 
 
 def on_host(x: object) -> bool:
-    """Whether an array of a request is in place."""
     return isinstance(x, np.ndarray)
 
 
@@ -136,7 +135,6 @@ def _is_eager_on_cpu() -> bool:
 
 
 def _one_device() -> Sharding:
-    """The sharding that JAX gives a NumPy array."""
     return _alone(jax.config.jax_default_device)  # type: ignore[attr-defined]
 
 
@@ -167,7 +165,7 @@ def _by_sharding(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, sp
 
 
 class OnArrays(Protocol[P, S]):
-    """A function of arrays, with result S for planes; for a jax.Array a jax.Array, if the mesh divides the result."""
+    """A function of arrays, with result S for planes, and a jax.Array for one that the mesh divides."""
 
     @overload
     def __call__(self, a: ArrayLike, /, *args: P.args, **kwargs: P.kwargs) -> Array: ...
@@ -183,7 +181,7 @@ def on_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
 
 
 def on_seen_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
-    """A function of an array whose cuts set the shape of the result, so that it cannot be deferred."""
+    """A function of an array whose cuts set the result's shape: not deferred."""
     return cast(OnArrays[P, PlanePair], function)
 
 

@@ -1,6 +1,6 @@
-"""Plans as text, one line per step, in at most 80 columns; as HTML for notebooks; and as values for JSON.
+"""Plans as text of at most 80 columns, as HTML for notebooks, as values for JSON.
 
-A table that is too wide has one letter per mesh axis and short names of steps, with the full ones below.
+Wide tables have letters for mesh axes and short names of steps, with the full ones below.
 """
 
 import math
@@ -92,22 +92,22 @@ def title(plan: Any, keys: Mapping[str, str] = MappingProxyType({})) -> str:
 
 
 def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | None) -> list[tuple[str, ...]]:
-    """The steps of a walk with the layout after each, and per device: bytes sent, hops, flops, peak memory.
+    """A walk's steps with the layout after each, and per device: bytes sent, hops, flops, peak memory.
 
-    "all" is one all-to-all. Headings first, sums last. With `keys` steps are brief, and mesh axes have these letters.
+    With `keys` mesh axes have these letters.
     """
     done: frozenset[int] = frozenset()
     start = relabelled(walk.start, keys or {})
     rows: list[tuple[str, ...]] = [HEADS, ("start", start.label(), "", "", "", "")]
     for (step, before), after, work in zip(walk.pairs, walk.layouts[1:], walk.works(itemsize, chip), strict=True):
-        done = done.union(step.dims) if after.ndim == before.ndim else frozenset()  # points have no dimensions of it
+        done = done.union(step.dims) if after.ndim == before.ndim else frozenset()  # points have none of its dimensions
         name = step.name(before) if keys is None else brief(step.name(before))
         rows.append((name, relabelled(after, keys or {}).label(done), *_counts(work)))
     return [*rows, ("per device", "", *_counts(walk.work(itemsize, chip)))]
 
 
 def ruled(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of two words and some numbers as a table in WIDTH columns, which cuts the longer column of words."""
+    """Two columns of words, then numbers, in WIDTH columns; cuts the longer words."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = WIDTH - sum(widths[2:]) - 2 * (len(widths) - 1)
     if widths[0] + widths[1] > room:
@@ -124,7 +124,7 @@ def fits(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def letters_for(names: Iterable[str]) -> dict[str, str]:
-    """A letter for each mesh axis: its first one if distinct, else a, b, c, ...; the name itself beyond z."""
+    """A letter per mesh axis: its first one if distinct, else a, b, c, ...; the name beyond z."""
     names = tuple(names)
     first = [name[:1] for name in names]
     letters = first if len({*first}) == len(names) else string.ascii_lowercase
@@ -142,13 +142,13 @@ def relabelled(layout: Layout, keys: Mapping[str, str]) -> Layout:
 
 
 def packed(words: str) -> str:
-    """A step or layout without brackets, with one-letter dimensions joined: X_x Y' Z', fft YZ."""
+    """A step or layout without brackets, one-letter dimensions joined: X_x Y' Z', fft YZ."""
     inside = re.sub(r"^A\[(.*)\]$", lambda found: found[1].replace(", ", " "), words)
     return re.sub(r"(?<=\b[A-Z]), (?=[A-Z]\b)", "", inside)
 
 
 def brief(step: str) -> str:
-    """A step's kinds and dimensions only: "fft Y, Z, all-to-all"."""
+    """A step's kinds and dimensions: "fft Y, Z, all-to-all"."""
     parts = re.sub(r" \([^()]*\)|, in (place in )?\d+ chunks of \w+$", "", step).split(", ")
     kept = (re.sub(r"^all-to-all .*", "all-to-all", part) for part in parts)
     return ", ".join(part for part in kept if not re.search(r": [A-Z]\d* -> [A-Z]\d*$", part))
@@ -224,7 +224,7 @@ def _account(plan: Any) -> str:
 
 
 def _error(plan: Any) -> str:
-    """The error bound; for samples of small spectra it is relative to those of noise."""
+    """The error bound; of samples of small spectra, relative to noise."""
     beside = "" if plan.transform.inverse_scale is not None else ", relative to samples of noise where those are larger"
     return f"relative L2 error at most {bound(plan.error)}{beside}"
 

@@ -3,7 +3,7 @@
     periodic:  F^-1 (F a  F b),   F^-1 (F a  conj(F b))
 
 Linear ones zero-pad both before the transform, and crop the result. A phase in the spectrum, exp(2 pi i j shift / L),
-moves the first sample of the result to the front, so no data moves for it.
+moves its first sample to the front, so no data moves.
 """
 
 import functools
@@ -32,7 +32,7 @@ MODES = ("wrap", "same", "causal", "full", "valid")
 
 
 class Extent(NamedTuple):
-    """Along one axis: points of the transform, samples of b that count, and the part of the whole linear result."""
+    """Along an axis: points of the transform, used samples of b, and the returned part."""
 
     points: int
     used: int
@@ -57,13 +57,11 @@ def convolve(
     are as in scipy.signal.fftconvolve.
 
     Args:
-        a: a sharded, replicated or single-device array, or its real and
-            imaginary part (re, im).
+        a: a sharded, replicated or single-device array, or its parts (re, im).
         b: the other array. It broadcasts to a by NumPy's rules, except along
             the axes, where it may be shorter, or longer unless mode is "wrap".
-            It is on one device, replicated, or sharded as a along the
-            dimensions that both have. Inside a `shard_map` with `spec=` it is
-            a block, as a is, or the whole array.
+            It is on one device, replicated, or sharded as a; inside a
+            `shard_map` with `spec=` a block, as a is, or the whole array.
         axes: the dimensions to convolve along; None means all.
         mode: "wrap", "causal", "full", "same" or "valid".
         method, ..., out_spec: as `multiply_spectrum`; spec of a, and of b if
@@ -71,16 +69,14 @@ def convolve(
 
     Returns:
         The convolution, sharded as a; real if both are, float32 for 16-bit
-        floats. "full" and "valid" have other sizes than a; if the mesh does
-        not divide them, the result is a PaddedArray.
+        floats. "full" and "valid" give a PaddedArray if the mesh does not
+        divide their sizes.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs two transforms and an inverse of at most N + M points, in the
-    cheapest order. A replicated b is not sent if the walk of a leaves the axes
-    whole. Differentiable in both; the gradient of b is summed over the
-    dimensions of its broadcast.
+    Costs two transforms and an inverse of at most N + M points. A replicated b
+    is not sent if the walk of a leaves the axes whole. Differentiable in both.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
     >>> mf.convolve(x, jnp.array([1.0, 1.0])).round(4).tolist()
@@ -101,9 +97,9 @@ def correlate(
         wrap: c[n] = sum_m a[n + m mod N] conj(b[m])
         same: c[n] = sum_m a[n - M // 2 + m] conj(b[m]), zeros around a
 
-    along every axis, for N samples of a and M of b; "same" is as
-    scipy.signal.correlate(mode="same") gives it. Arguments, result, errors and
-    cost are those of `convolve`.
+    along every axis, for N samples of a and M of b; "same" is that of
+    scipy.signal.correlate. Arguments, result, errors and cost are those of
+    `convolve`.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
     >>> mf.correlate(x, jnp.array([1.0, 1.0])).round(4).tolist()
@@ -137,7 +133,7 @@ def _called(a: AnyArray, b: AnyArray, axes: Ints, mode: str, how: FieldHow, conj
 
 
 def _extent(mode: str, dim: int, n: int, m: int, parts: int) -> Extent:
-    """For n samples of a and m of b; what wraps around falls outside of the part that is returned."""
+    """For n samples of a and m of b; what wraps around is not returned."""
     if mode == "wrap":
         if m > n:
             raise ValueError(f"b has {m} samples along axis {dim}, a {n}: give b at most as many, or a linear mode")
@@ -155,7 +151,7 @@ def _extent(mode: str, dim: int, n: int, m: int, parts: int) -> Extent:
 
 
 def _shifts(plan: Plan, firsts: Sequence[int]) -> tuple[Array | np.ndarray, ...]:
-    """The phase along each dimension that moves position `first` to the front."""
+    """The phases that move positions `first` to the front."""
     phases = []
     for dim, (j, n), first in zip(plan.transform.dims, harmonics(plan), firsts, strict=True):
         if first:

@@ -3,8 +3,7 @@
     (laplacian + k2) u = f,   u = T^-1 (T f / (k2 - |k|^2)),   T: Fourier, cosine or sine transforms by axis
 
 Open space has the Green's function of the free Laplacian, cut off at the length L of the box's diagonal, which changes
-nothing in the box. Its transform is smooth, so that the solution has the accuracy of the spectrum (Vico, Greengard,
-Ferrando, "Fast convolution with free-space Green's functions", J. Comput. Phys. 323, 2016):
+nothing in the box. Its transform is smooth (source: see `poisson`):
 
     1 / (4 pi r) for r < L   <->   (1 - cos(L |k|)) / |k|^2
 """
@@ -49,33 +48,33 @@ def poisson(
 
     T is Fourier's transform along periodic axes, the sine transform (type II)
     between walls where u = 0, the cosine transform between walls where its
-    slope is 0. Without a wall where u = 0 the Laplacian has zero mean, so the
-    mean of f is dropped, and that of u is zero.
+    slope is 0. Without a wall where u = 0 the mean of f is dropped, and that
+    of u is zero.
 
     Args:
         f: as x of `multiply_spectrum`.
         lengths: the period along each axis, or the length from wall to wall;
             None means samples 1 apart.
         axes: the dimensions of the Laplacian; None means all. Other dimensions
-            are a batch of equations.
+            are a batch.
         boundary: "periodic", "dirichlet" (u = 0), "neumann" (slope 0), or one
-            for each axis; samples between walls are at (n + 1/2) length / N,
-            half a cell from them. "open": three axes without a boundary; u
-            falls off as 1 / r, and f must be 0 near the edge.
+            for each axis; samples between walls are at (n + 1/2) length / N.
+            "open": three axes without a boundary; u falls off as 1 / r, and f
+            must be 0 near the edge.
         method, ..., out_spec: as `multiply_spectrum`.
 
     Returns:
-        The solution, with the sharding of f; real if f is real. It is exact
-        for the waves of the grid (between walls sines, or cosines). For other
-        f, such as a constant between walls where u = 0, errors fall as N^-2.
+        The solution, sharded as f; real if f is. It is exact for the waves of
+        the grid (between walls sines or cosines). For other f, such as a
+        constant between walls where u = 0, errors fall as N^-2.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs a transform and an inverse in the cheapest order: half the traffic of
-    `fftn` and `ifftn`. "open" transforms 1 + sqrt(3) times as many points along
-    each axis of a cube. Differentiable. Source: Vico, Greengard, Ferrando,
-    "Fast convolution with free-space Green's functions", 2016.
+    Costs a transform and an inverse: half the traffic of `fftn` and `ifftn`.
+    "open" transforms 1 + sqrt(3) times as many points along each axis of a
+    cube. Differentiable. Source: Vico, Greengard, Ferrando, "Fast convolution
+    with free-space Green's functions", J. Comput. Phys. 323, 2016.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> mf.poisson(x, (6.283185307179586,)).round(4).tolist()
@@ -103,8 +102,8 @@ def helmholtz(
         f, lengths, axes, boundary, method, ..., out_spec: as `poisson`, but
             not "open".
 
-    Returns, raises and costs as `poisson`. Waves with |k|^2 = k2 resonate: if f
-    contains them the equation has no solution, so they are dropped.
+    Returns, raises and costs as `poisson`. Waves with |k|^2 = k2 resonate: the
+    equation has no solution for these, so they are dropped.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> mf.helmholtz(x, -1.0, (6.283185307179586,)).round(4).tolist()
@@ -162,19 +161,18 @@ def _in_open_space(
 
 
 def squares(plan: Plan, lengths: Sequence[float]) -> AxisValues:
-    """The squared wavenumbers along each dimension, in units of the least: exact integers in a cube."""
+    """Squared wavenumbers by dimension, in units of the least: exact integers in a cube."""
     real, parts = real_dtype(plan.dtype), zip(plan.transform.dims, harmonics(plan), lengths, strict=True)
     return tuple(along(plan, dim, (j * (max(lengths) / length)) ** 2, real) for dim, (j, _), length in parts)
 
 
 def _solved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array, k2: Array) -> AnyStored:
-    """The solution for squared wavenumbers in units of 1 / unit; multiplies twice by unit to avoid overflow."""
+    """For squares in units of 1 / unit; multiplies twice by unit to avoid overflow."""
     gap = k2 - functools.reduce(operator.add, squares)
     return _times(plan, f, jnp.where(gap != 0, 1 / jnp.where(gap != 0, gap, 1), 0), unit)
 
 
 def _convolved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array, radius: Array) -> AnyStored:
-    """The convolution with the Green's function of open space, cut off at a radius, in units of `unit`."""
     square = functools.reduce(operator.add, squares)
     safe = jnp.where(square > 0, square, 1)
     half = jnp.sin(jnp.sqrt(safe) * (radius / 2))  # 1 - cos(L k) = 2 sin(L k / 2)^2, which loses no digits at small k

@@ -3,8 +3,8 @@
     k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along a halved dimension j = 0 ... N // 2
     k_j = pi j / length      of cosines, j = 0 ... N - 1, and of sines, j = 1 ... N; of type IV both j + 1/2
 
-The spectrum stays in the cheapest layout. Its factors are cut like it, made in float64 on the host, rounded once, and 0
-in the padding. Real arrays use half spectra. Invariant: nothing is sent between the two walks.
+The spectrum stays in the cheapest layout. Its factors are cut like it, made in float64 on the host, and 0 in the
+padding. Real arrays use half spectra. Invariant: nothing is sent between the two walks.
 """
 
 import functools
@@ -40,11 +40,11 @@ from ..plans.planning import laid_out, planned
 from ..plans.request import Setting, is_planes, read
 from ..steps.problem import Options
 
-PROGRAMS = 64  # programs kept, each for one kind of work and set of options
+PROGRAMS = 64  # programs kept
 T = TypeVar("T")
 Lengths = Sequence[float] | None
-AxisValues = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, which broadcast to the spectrum
-Where = Spec | None  # cuts of an array by mesh axes; None if JAX shows them, or they stay
+AxisValues = tuple[Array | np.ndarray, ...]  # one for each transformed dimension; they broadcast to the spectrum
+Where = Spec | None  # cuts of an array; None if JAX shows them, or they stay
 
 
 def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tuple[AnyStored, ...]:
@@ -62,19 +62,16 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
         lengths: the period along each axis of the plan, or the length from
             wall to wall for cosines and sines; None means points 1 apart.
         odd: whether k is 0 at the Nyquist frequency, N / 2 periods for even
-            N. Use odd=True in odd functions such as 1j * k, as
-            `derivative` does, and plain k in even functions such as k**2. The
-            waves of N / 2 and -N / 2 periods are one on the grid, so an odd
-            function has no value there: with the plain k, 1j * k is not the
-            spectrum of a real array, and derivatives of white noise by "rfft"
-            and "fft" differ by about sqrt(3 / N).
+            N. Use odd=True in odd functions such as 1j * k, and plain k in
+            even functions such as k**2. The waves of N / 2 and -N / 2 periods
+            are one on the grid, so an odd function has no value there: with
+            the plain k, 1j * k is not the spectrum of a real array.
 
     Returns:
-        Real arrays in the order of the plan's axes. Each has size 1 along all
-        dimensions but one, so it broadcasts against the plan's result. It is
-        sharded as the result, 0 in its margins, and a PaddedArray if the
-        result is one. If the plan's mesh is only described, as inside `jit`,
-        the arrays are replicated.
+        Real arrays in the order of the plan's axes, each of size 1 along all
+        dimensions but one, and 0 in margins; sharded as the plan's result, and
+        PaddedArrays if it is one. If the plan's mesh is only described, as
+        inside `jit`, they are replicated.
 
     Raises:
         ValueError: a plan of an inverse transform or at points; lengths that
@@ -82,7 +79,7 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
         TypeError: an argument that is not a plan; lengths that are not
             numbers.
 
-    Each number is computed once on the host, as j * (2 pi / length).
+    Computed once on the host, as j * (2 pi / length).
 
     >>> plan = mf.plan((2, 4), kind="rfft")
     >>> box = (6.283185307179586, 6.283185307179586)
@@ -102,7 +99,7 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
 
 
 def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.ndarray]:
-    """The wavenumbers along each transformed dimension in float64, 0 at the Nyquist frequency if `odd`."""
+    """The wavenumbers by dimension in float64, 0 at the Nyquist frequency if `odd`."""
     parts = zip(harmonics(plan), periods(plan, lengths), odd, plan.transform.matrices, strict=True)
     return [
         np.where(zero & (2 * abs(j) == n) & (not isinstance(matrix.whole, Trig)), 0, j) * (2 * np.pi / period)
@@ -111,7 +108,7 @@ def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.nda
 
 
 def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
-    """For each transformed dimension, the harmonic j of each index of the spectrum, and the number of points."""
+    """By dimension, the harmonic j of each index, and the number of points."""
     lines = list[tuple[np.ndarray, int]]()
     for one in plan.transform.matrices:
         matrix = one.whole
@@ -133,7 +130,7 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
 
 
 def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
-    """The period of each dimension; along cosines and sines twice the length from wall to wall."""
+    """The period by dimension; for cosines and sines twice the length from wall to wall."""
     many = len(plan.transform.dims)
     numbers = reals([n for _, n in harmonics(plan)] if lengths is None else lengths)
     if numbers is None:
@@ -160,7 +157,6 @@ def _spec_along(layout: Layout, dim: int) -> PartitionSpec:
 
 
 def _on_mesh(line: Array | np.ndarray, plan: Plan, dim: int) -> AnyStored:
-    """Each device's part of the line, put there alone."""
     layout, mesh = plan.out_layout, plan.mesh
     if isinstance(mesh, Mesh) and isinstance(line, np.ndarray):
         line = stored_of(stored_on(line, mesh, _spec_along(layout, dim)))
@@ -170,7 +166,7 @@ def _on_mesh(line: Array | np.ndarray, plan: Plan, dim: int) -> AnyStored:
 
 
 def grids(plan: Plan, lengths: Lengths, odd: bool = False) -> tuple[Array, ...]:
-    """`wavenumbers` as stored, cut like the spectrum within `jit` too, so that their products are cut."""
+    """`wavenumbers` as stored, cut like the spectrum within `jit` too."""
     mesh, lines = mesh_here(plan.mesh), tuple(map(stored_of, wavenumbers(plan, lengths, odd=odd)))
     if mesh is None or isinstance(mesh, Mesh) or mapped_axes(mesh) or not isinstance(lines[0], jax.core.Tracer):
         return lines
@@ -212,7 +208,7 @@ def field(
 
 
 def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
-    """Raises NotImplementedError if a caller's shard_map has mapped only some of the mesh axes that cut the array."""
+    """Raises NotImplementedError inside a shard_map over only some of the mesh axes that cut the array."""
     mapped = mapped_axes(mesh)
     if mapped and (others := layout.mesh_axes - mapped):
         remedy = f"map {', '.join(sorted(others))} too, or call it outside of shard_map"
@@ -220,7 +216,7 @@ def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
 
 
 def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> Array | np.ndarray:
-    """Values along one dimension as a layout stores them here: 0 in the padding, 1 long in all other dimensions."""
+    """Values along a dimension, as a layout stores them here."""
     indices = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
     line = np.where(layout.logical(dim), values[indices], 0).astype(values.dtype)
     line = line.reshape(line_shape(dim, layout.ndim))
@@ -255,14 +251,13 @@ def back(plan: Plan, function: Callable[..., Array], *spectra: AnyStored) -> Any
 
 
 def returned(y: AnyStored, x: AnyArray, options: Options, spec: Where) -> Transformed:
-    """A result in the form of an argument, split if that was, and sharded as `out_spec`."""
     return moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, options.out_spec, spec)
 
 
 def in_one(work: Callable[..., T], plan: Plan, *values: object, beside: int = 0) -> T:
     """work(plan, *values) as one program, in which JAX finds the devices of constants, under `grad` too.
 
-    `beside`: bytes of the largest array that it makes besides blocks of samples and of the spectrum.
+    `beside`: bytes of its largest array besides blocks of samples and of the spectrum.
     """
     leaves = jax.tree.leaves(values)
     check_blocks(plan.out_layout, real_dtype(plan.dtype).itemsize, room_of(leaves[0], plan.mesh), "the spectrum")

@@ -51,8 +51,8 @@ def pad_spectrum(
         Y[k] = M / N X[k] for |k| < N / 2,
                half of that for |k| = N / 2, 0 for all other k
 
-    `mf.irfftn(mf.pad_spectrum(X, s, kind="rfft"), s)` has the values between
-    the samples. For a product without aliasing, pad to 3/2 N:
+    `mf.irfftn(mf.pad_spectrum(X, s, kind="rfft"), s)` interpolates the
+    samples. For a product without aliasing, pad to 3/2 N:
 
         n, m = coarse[-1], fine[-1]
         u, v = (mf.irfftn(mf.pad_spectrum(X, fine, kind="rfft", n=n), fine)
@@ -63,24 +63,24 @@ def pad_spectrum(
         X: a spectrum in NumPy's order, in any form of array that `fftn` takes.
         s: M along each axis, N or more; -1 for N.
         axes: the transformed dimensions; None means all, or the last len(s).
-        kind: required: "fft" for a whole spectrum, as `fftn` makes; "rfft" for
-            half of one along the last axis, as `rfftn` makes.
+        kind: required: "fft" for a whole spectrum, "rfft" for half of one
+            along the last axis.
         n: N along the last axis of half a spectrum; by default 2 (m - 1) for m
-            numbers, as `irfftn`. An odd N needs it.
+            numbers. An odd N needs it.
         norm: that of your transforms: the factor is M / N for "backward",
             sqrt(M / N) for "ortho", 1 for "forward".
         spec, out_spec: as `fftn`.
 
     Returns:
-        The spectrum, M // 2 + 1 numbers along a halved axis, of the same type
-        and cut by the same mesh axes; a PaddedArray if these do not divide it.
+        The spectrum, M // 2 + 1 numbers along a halved axis, cut by the same
+        mesh axes; a PaddedArray if these do not divide it.
 
     Raises:
         ValueError, TypeError: an argument that is missing or does not fit.
 
-    Sends about a block per device for each sharded dimension, in a few
-    permutes, without a gather. Differentiable; its transpose is
-    `truncate_spectrum`, except for the waves of N / 2 periods.
+    Sends about a block per device for each sharded dimension. Differentiable;
+    its transpose is `truncate_spectrum`, except for the waves of N / 2
+    periods.
 
     >>> X = jnp.array([4.0, 1.0, 2.0, 1.0])
     >>> mf.pad_spectrum(X, (8,), kind="fft").tolist()
@@ -109,8 +109,7 @@ def truncate_spectrum(
 
     It undoes `pad_spectrum`, with the same arguments, result, errors and cost;
     M is at most N. With kind="rfft", `axes` must have every transformed
-    dimension, with -1 in `s` for those that stay: X[-M / 2] is the conjugate
-    of X[M / 2] at the negative of all other wavenumbers.
+    dimension, with -1 in `s` for those that stay.
 
     >>> X = jnp.array([8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0])
     >>> mf.truncate_spectrum(X, (4,), kind="fft").tolist()
@@ -120,7 +119,7 @@ def truncate_spectrum(
 
 
 class Change(NamedTuple):
-    """A dimension of `old` points that gets `new` ones; `half` if it holds half a spectrum."""
+    """`half` if the dimension holds half a spectrum."""
 
     dim: int
     old: int
@@ -163,7 +162,6 @@ def _resampled(
 
 
 def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> tuple[int, ...]:
-    """The points along each axis of the array behind the spectrum."""
     points = [start.shape[dim] for dim in dims]
     if not half and n is not None:
         raise ValueError(f"n is {n}: give it only with kind='rfft', for half a spectrum")
@@ -191,7 +189,7 @@ def _check_sizes(changes: Sequence[Change], pads: bool) -> None:
 
 
 def _steps(start: Layout, changes: Sequence[Change]) -> tuple[Bands, ...]:
-    """Bands along each axis that changes, ordered so that no step sends rows that another drops or makes of zeros."""
+    """Bands along each axis, ordered so that no step sends rows that another drops or adds."""
     steps = []
     for dim, old, new, half in changes:
         size = new // 2 + 1 if half else new
@@ -201,7 +199,7 @@ def _steps(start: Layout, changes: Sequence[Change]) -> tuple[Bands, ...]:
 
 
 def bands_of(old: int, new: int, half: bool) -> tuple[Band, ...]:
-    """The waves that two grids share along one dimension: first nonnegative wavenumbers, then negative ones.
+    """The waves that two grids share along a dimension, nonnegative ones first.
 
     The last band, at half of an even number of points, is split in two or added.
     """
@@ -215,7 +213,7 @@ def bands_of(old: int, new: int, half: bool) -> tuple[Band, ...]:
 
 
 def _mirror(end: Layout, dims: tuple[int, ...]) -> tuple[Walk, Walk]:
-    """Walks that fetch and add the missing wave of -M / 2 periods of a truncated half spectrum of M points."""
+    """Walks that fetch and add the missing wave of -M / 2 periods."""
     *others, dim = dims
     size = end.shape[dim]
     last, plane = Band(size - 1, 0, 1), end.resize(dim, 1)

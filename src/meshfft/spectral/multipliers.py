@@ -2,7 +2,7 @@
 
     y = F^-1 (f(k) F x),   f = (i k)^order for d/dx
 
-Invariant: factors are made for the spectrum as stored, so nothing is sent between the two walks.
+Factors are made for the spectrum as stored, so nothing is sent between the two walks.
 """
 
 import dataclasses
@@ -53,22 +53,21 @@ def multiply_spectrum(
         y = F^-1 (f(k_1, ..., k_d) F x),   k = 2 pi j / length along each axis
 
     Args:
-        x: a sharded, replicated or single-device array of samples of a
-            periodic function, or its parts (re, im).
+        x: samples of a periodic function, as a sharded, replicated or
+            single-device array, or its parts (re, im).
         f: called with the wavenumbers of each axis, which broadcast against
-            one another and are 0 in padding; returns a factor that broadcasts
-            to the spectrum, or a pytree of factors. If f(-k) is not the
-            conjugate of f(k), make x complex; this is not checked.
-            Differentiable in arrays that f uses.
+            one another and are 0 in padding; returns a factor, or a pytree of
+            factors. If f(-k) is not the conjugate of f(k), make x complex;
+            this is not checked. Differentiable in arrays that f uses.
         axes: the dimensions to transform, in the order of f's arguments; None
             means all.
         lengths: the period along each axis; None means samples 1 apart.
         odd: call f(*k, odd=q), where q is k, but 0 at the Nyquist frequency,
             for odd functions of k (see `wavenumbers`).
-        spec, out_spec: as `fftn`; spec of x.
-        other options: as `fftn`, for the transform and the inverse. If lossy
-            messages are chosen, the L2 error is at most e |x| max|f|, where e
-            is the sum of the two errors that `print(mf.plan(...))` shows.
+        spec, out_spec: as `fftn`.
+        other options: as `fftn`. Lossy messages add an L2 error of at most
+            e |x| max|f|, where e is the sum of the two errors that
+            `print(mf.plan(...))` shows.
 
     Returns:
         The product, or a pytree of products, sharded as x; real if x is real.
@@ -77,7 +76,7 @@ def multiply_spectrum(
         ValueError, TypeError: an argument, or a factor of f, that does not fit.
 
     Costs a transform in the cheapest order, and an inverse for each result.
-    Outside `jit` f runs op by op; inside, it is fused with the rest.
+    Outside `jit` f runs op by op.
 
     >>> x = jnp.array([1.0, 2.0, 1.0, 0.0])
     >>> box = (6.283185307179586,)
@@ -115,8 +114,8 @@ def derivative(
     boundary: str | Sequence[str] = "periodic",
     **how: Unpack[FieldHow],
 ) -> Transformed:
-    """The derivative of a sharded array along an axis, or a mixed one along
-    several, through its spectrum: in a periodic box, or between walls.
+    """The derivative of a sharded array along one axis or several, in a
+    periodic box or between walls.
 
         y = F^-1 ((i k)^order F x),   k = 2 pi j / length
 
@@ -124,29 +123,27 @@ def derivative(
     order is of the other kind: d/dx cos(k x) = -k sin(k x), k = pi j / length.
 
     Args:
-        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one number
-            is the length of all axes, and between walls it is the length from
-            wall to wall.
-        axis: the dimension; several for a mixed derivative, with an order for
-            each, such as axis=(0, 1), order=(1, 2).
+        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one length
+            is that of all axes, and between walls it is from wall to wall.
+        axis: the dimension; several for a mixed derivative, such as
+            axis=(0, 1), order=(1, 2).
         order: order of the derivative.
         boundary: "periodic", "dirichlet" (x = 0 at the walls), "neumann" (slope
             0), or one for each of `axis`; samples as `poisson`.
 
     Returns:
-        The derivative at the same points, with the sharding of x; real if x
-        is real. It is exact for waves of less than N / 2 periods, and between
-        walls for sines or cosines. At a wall it does not converge if x
-        ("dirichlet") or its slope ("neumann") is not 0 there. Derivatives of
-        odd order are 0 for the wave of N / 2 periods and for the last sine
-        between walls (`wavenumbers` explains why).
+        The derivative at the same points, sharded as x; real if x is. It is
+        exact for waves of less than N / 2 periods, and between walls for sines
+        or cosines. At a wall it does not converge if x ("dirichlet") or its
+        slope ("neumann") is not 0 there. Derivatives of odd order are 0 for
+        the wave of N / 2 periods (see `wavenumbers`) and for the last sine
+        between walls.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs a transform along the axis and an inverse, in the cheapest order: for
-    p shards of the axis, two all-to-alls of (p - 1)/p of a device's block,
-    real if the array is. Differentiable.
+    Costs a transform along the axis and an inverse: for p shards of the axis,
+    two all-to-alls of (p - 1)/p of a device's block. Differentiable.
 
     >>> x = jnp.array([0.0, 1.0, 0.0, -1.0])
     >>> mf.derivative(x, 0, lengths=6.283185307179586).round(4).tolist()
@@ -169,7 +166,7 @@ def derivative(
 
 
 def _differentiators(there: Plan, k: Sequence[np.ndarray], orders: tuple[int, ...]) -> AxisValues:
-    """The factors of each wave; between walls without i, as the series becomes one of the other kind."""
+    """Factors of each wave; between walls without i, as the series changes its kind."""
     factors = []
     for dim, wave, order, matrix in zip(there.transform.dims, k, orders, there.transform.matrices, strict=True):
         sign = SIGNS[matrix.family][order % 4] if isinstance(matrix, Trig) else POWERS_OF_I[order % 4]
@@ -179,14 +176,14 @@ def _differentiators(there: Plan, k: Sequence[np.ndarray], orders: tuple[int, ..
 
 
 def _turned(there: Plan, orders: tuple[int, ...]) -> list[tuple[int, str]]:
-    """Axes and families of walls whose series becomes one of the other kind."""
+    """Axes and families of walls whose series changes its kind."""
     series = zip(there.transform.dims, there.transform.matrices, orders, strict=True)
     return [(dim, one.family) for dim, one, order in series if isinstance(one, Trig) and order % 2]
 
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _onto_others(there: Plan, orders: tuple[int, ...]) -> Plan:
-    """The plan whose series the derivative has: sines for cosines, cosines for sines, where the order is odd."""
+    """The plan of the derivative's series, in which `_turned` axes have the other family."""
     if not (turned := dict(_turned(there, orders))):
         return there
     transform, layout = there.transform, there.out_layout

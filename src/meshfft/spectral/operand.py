@@ -1,7 +1,7 @@
 """The second array of a convolution: where it is, and plans of three walks whose spectra are cut alike.
 
-It is broadcast to the first by NumPy's rules. Dimensions that only the first has are dropped, so that the second's walk
-moves no mesh axis there, and the first's walk ends as the second's. Invariant: nothing is gathered.
+Its walk moves no mesh axis along dimensions that only the first has, and the first's walk ends as the second's.
+Invariant: nothing is gathered.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class OperandPlace(NamedTuple):
 
 
 class Walks(NamedTuple):
-    """Plans of a, of b along the dimensions that it has, and of the result c."""
+    """Plans of a, b and the result c."""
 
     a: Plan
     b: Plan
@@ -47,7 +47,7 @@ class Walks(NamedTuple):
 def place_of(
     b: AnyStored, a: AnyStored, dims: tuple[int, ...], setting: Setting
 ) -> tuple[OperandPlace, tuple[int, ...]]:
-    """Where b is, and its shape; ValueError if its shape or its cuts do not fit those of a."""
+    """Where b is, and its shape; raises ValueError if it does not fit a."""
     start, mesh, whole = setting.start, setting.mesh, _as_block(b, a, dims, setting)
     shape = b.shape if whole is None else whole
     _check_shapes(start.shape, shape, dims)
@@ -69,7 +69,7 @@ def place_of(
 
 
 def walks_of(a: Plan, place: OperandPlace, used: tuple[int, ...], result: tuple[int, ...]) -> Walks:
-    """Plans whose spectra are cut alike, for `used` samples of b and a result of this shape."""
+    """The plans for `used` samples of b and a result of this shape."""
     start, kept, dims = a.in_layout, place.kept, a.transform.dims
     inner = tuple(map(kept.index, dims))
     kind, s = ("rfft" if a.walk.real else "fft"), tuple(n for _, n in harmonics(a))
@@ -134,7 +134,6 @@ def spectrum(walks: Walks, b: AnyStored, a: AnyStored) -> Array:
 
 
 def _cut(b: Array, walks: Walks, a: AnyStored) -> AnyStored:
-    """b, which every device has, cut as its plan takes it."""
     layout, mesh = walks.b.in_layout, walks.b.mesh
     b = b[tuple(slice(n) for n in layout.shape)]
     manual = mapped_axes(mesh)
@@ -159,7 +158,7 @@ def _check_shapes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...])
 
 
 def _as_block(b: AnyStored, a: AnyStored, dims: tuple[int, ...], setting: Setting) -> tuple[int, ...] | None:
-    """Global shape of b, if b is a block in a caller's shard_map; None if it is replicated."""
+    """Global shape of b if it is a block in a shard_map; None if it is replicated."""
     start = setting.start
     mine, first = mapped_axes(setting.mesh) & start.mesh_axes, start.ndim - b.ndim
     if not mine or first < 0 or isinstance(b, PaddedArray):

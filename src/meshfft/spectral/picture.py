@@ -1,6 +1,6 @@
 """A figure of a spectrum: log10 |X| on the planes through zero frequency, in the middle of the figure.
 
-A 3-D spectrum has three planes, one for each pair of dimensions, a 2-D one a plane, a 1-D one a curve, on one scale.
+All share one scale; a 1-D spectrum is a curve.
 """
 
 import itertools
@@ -29,16 +29,16 @@ class Plane(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The dimensions that are fixed at index 0: k2 = k3 = 0, and n2 if it was not transformed."""
+        """The dimensions fixed at index 0, such as k2 = k3 = 0, or n2 if not transformed."""
         fixed = [d for d in range(len(self.at)) if d not in self.dims]
         names = [f"${'k' if d in self.transformed else 'n'}_{{{d}}}$" for d in fixed]
         return " = ".join([*names, "0"]) if names else ""
 
 
 def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> list[Plane]:
-    """The planes through zero frequency in a picture: three, one for two dimensions, or one line.
+    """The planes through zero frequency.
 
-    Shows the first three of the transformed `axes` with more than one value; other dimensions are fixed at index 0.
+    For the first three of `axes` with more than one value; other dimensions are fixed at index 0.
     """
     chosen = tuple(sorted({axis % len(shape) for axis in (range(len(shape)) if axes is None else axes)}))
     shown = [axis for axis in chosen if shape[axis] > 1][:3] or chosen[:1]
@@ -47,7 +47,7 @@ def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> l
 
 
 def check_picture(path: str | Path, overwrite: bool = False) -> None:
-    """Raises ImportError, ValueError or OSError if a picture could not be drawn, before any work."""
+    """Raises ImportError, ValueError or OSError if a picture could not be drawn."""
     path = Path(path)
     if path.suffix not in KINDS:
         raise ValueError(f"{path} is no kind of picture that can be drawn: end it in {', '.join(KINDS)}")
@@ -60,7 +60,7 @@ def check_picture(path: str | Path, overwrite: bool = False) -> None:
 def save_spectrum(
     path: str | Path, magnitudes: Sequence[np.ndarray], planes: Sequence[Plane], *, overwrite: bool = False
 ) -> None:
-    """Draws |X| on the planes of `central_planes`, as a row of panels on one scale."""
+    """Draws |X| on the planes of `central_planes`, as panels on one scale."""
     path = Path(path)
     check_picture(path, overwrite)
     size = INCHES * len(planes) + 0.9, INCHES + 0.4
@@ -94,7 +94,7 @@ def _draw_curve(figure: "Figure", magnitude: np.ndarray, plane: Plane) -> None:
 
 
 def _panel(magnitude: np.ndarray) -> np.ndarray:
-    """log10 of the largest magnitude in each of at most PIXELS cells per side, zero frequency in the middle."""
+    """log10 of the largest magnitude in each of at most PIXELS cells per side."""
     cells: np.ndarray = np.fft.fftshift(magnitude)
     for axis, size in enumerate(cells.shape):
         cells = np.maximum.reduceat(cells, np.arange(0, size, -(-size // PIXELS)), axis=axis)
@@ -112,5 +112,4 @@ def _limits(panels: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 def _ends(n: int) -> tuple[float, float]:
-    """The outer edges of the first and last of n shifted frequencies: half a cell beyond their middles."""
     return -(n // 2) - 0.5, (n - 1) // 2 + 0.5

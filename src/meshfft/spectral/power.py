@@ -31,8 +31,8 @@ from .elliptic import squares
 from .fields import Lengths, check_all_mapped, field, harmonics, in_one, joined, periods, same_mesh, seen
 
 MOST = 2**20  # most bins by default
-BIN_BYTES = 32  # bytes of a bin on each device: edge, middle, three sums and temporaries
-ROUNDING = 8 * 2.0**-52  # rounding of an edge computed from lengths in float64
+BIN_BYTES = 32  # on each device: edge, middle, three sums and temporaries
+ROUNDING = 8 * 2.0**-52  # of an edge computed from lengths in float64
 Bins = int | Sequence[float] | None
 
 
@@ -70,24 +70,22 @@ def power_spectrum(
         x, lengths, and options: as `multiply_spectrum`.
         bins: the number of equal bins from 0 to the largest |k|; or their
             edges, nonnegative and ascending. None means bins around the
-            multiples of the smallest wavenumber, 2 pi / max(lengths), up to
-            the largest mode.
-        axes: the dimensions to transform; None means all. The modes of the
-            lines along all remaining axes are counted together.
+            multiples of the smallest wavenumber, 2 pi / max(lengths).
+        axes: the dimensions to transform; None means all. Modes of all lines
+            along them are counted together.
 
     Returns:
         A PowerSpectrum. If the bins hold all modes, sum(power * counts) is the
-        mean of |x|^2 along the axes, summed over all other dimensions. The
-        counts include modes that half a spectrum leaves out. A bin includes
-        its lower edge, and the last bin both edges. |k| has the precision of
-        the array, so a mode near an edge may be in either bin.
+        mean of |x|^2 along the axes, summed over all other dimensions. Counts
+        include modes that half a spectrum omits. A bin includes its lower
+        edge, the last bin both. |k| has the precision of the array.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Sends half the bytes of `fftn`, sums only the bins over devices, and needs
-    a few real arrays of a block's size. Differentiable in x. For a density in
-    wavenumber space multiply by the box's volume.
+    Sends half the bytes of `fftn`, and needs a few real arrays of a block's
+    size. Differentiable in x. For a density in wavenumber space multiply by
+    the box's volume.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> mf.power_spectrum(x, (6.283185307179586,)).power.round(4).tolist()
@@ -115,8 +113,8 @@ def cross_spectrum(
         power = mean of X[k] conj(Y[k]) over the modes of a bin,
         X[k] = 1/N sum_n x[n] exp(-i k n)
 
-    It is real for two real arrays, whose modes at k and -k are conjugates. The
-    correlation of two fields, scale by scale, is
+    It is real for real arrays, whose modes at k and -k are conjugates. The
+    correlation of two fields is
 
         r = power of (x, y) / sqrt(power of x times power of y), bin by bin
 
@@ -125,14 +123,13 @@ def cross_spectrum(
         y: an array of the same shape, sharded alike.
 
     Returns:
-        A PowerSpectrum, as `power_spectrum` returns, with x conj(y) for |x|^2.
+        A PowerSpectrum, with x conj(y) for |x|^2.
 
     Raises:
         ValueError, TypeError: as `power_spectrum`; arrays of different
             shapes or shardings.
 
-    Costs as `power_spectrum`, with a transform for each array. Differentiable
-    in both.
+    Costs as `power_spectrum`, with two transforms. Differentiable in both.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> y = jnp.array([2.0, 2.0, -2.0, -2.0])
@@ -179,7 +176,7 @@ def _multiplicities(plan: Plan) -> tuple[Array | np.ndarray, ...]:
 
 
 def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
-    """The edges of the bins, in units of the least wavenumber, as `largest` is."""
+    """Edges in units of the least wavenumber, as `largest` is."""
     if bins is None:
         if largest >= MOST:
             raise ValueError(
@@ -204,7 +201,6 @@ def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
 def _binned(
     plan: Plan, arrays: Sequence[AnyStored], squares: PerDim, weights: PerDim, edges: Array, middles: Array
 ) -> tuple[Array, Array, Array]:
-    """Mean wavenumber in units of the least, mean power, and counts."""
     product = _product([stored_of(plan(x)) for x in arrays], plan.walk.real)
     sums, roots, counts = binned(product, squares, weights, edges, plan.out_layout, plan.mesh)
     some = jnp.maximum(counts, 1)

@@ -21,7 +21,7 @@ BOUNDARIES = ("periodic", *WALLS)
 
 
 class Walled(NamedTuple):
-    """An array, the plan of its series, and the lengths of its axes, which are those at the places of `order`."""
+    """`lengths` are those of the axes at the places of `order`."""
 
     array: AnyStored
     plan: Plan

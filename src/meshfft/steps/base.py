@@ -3,7 +3,7 @@
     search     offers, least, dims, after, work
     walk       error, numbers, fuse, apply, transpose, conjugate, invert, insert, name
 
-`sends`, `chunked`, `takes` and `kernels`: the step, if it has that protocol. `layout` is that before the step.
+`sends`, `chunked`, `takes` and `kernels` return the step if it has that protocol. `layout` is the one before the step.
 """
 
 import abc
@@ -30,19 +30,19 @@ M = TypeVar("M", Roots, HalfRoots, Roots | HalfRoots, Trig, Matrix)
 
 
 class Step(abc.ABC):
-    """A pure function of one device's block that knows the layout it leaves. Subclasses are frozen dataclasses."""
+    """Subclasses are frozen dataclasses."""
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Step"]:
-        """Steps of this kind that apply to a layout; the dimensions in `todo` are not transformed yet."""
+        """Steps of this kind for a layout; dimensions in `todo` are not transformed yet."""
         return iter(())
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """Lower bounds on the cost of this kind; none if another kind's bounds hold. Too high a bound loses walks."""
+        """Lower bounds on the cost of this kind, none if another's hold. Too high a bound loses walks."""
         return Least()
 
-    if TYPE_CHECKING:  # a field of some steps: dataclasses would take a property here for the field's default
+    if TYPE_CHECKING:  # dataclasses would take a property here for the default of a step's field
 
         @property
         def dims(self) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class Step(abc.ABC):
         """Cost on one device, for input elements of `itemsize` bytes."""
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Relative L2 errors of arithmetic and of messages; `itemsize` is that of complex numbers."""
+        """Relative L2 errors of arithmetic and of messages, for complex numbers of `itemsize` bytes."""
         return Error()
 
     @property
@@ -65,15 +65,14 @@ class Step(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block | Pieces:
-        """Returns the new block in the form of the old one, or in pieces if the next step takes them."""
+        """The new block in the form of the old one, or in pieces if the next step takes them."""
 
     def fuse(self, before: "Step | None", after: "Step | None") -> "Step":
-        """Adapts the step to its neighbours."""
         return self
 
     @abc.abstractmethod
     def transpose(self, layout: Layout) -> "Step":
-        """The step from `after(layout)` back to `layout` by the transposed matrix."""
+        """The step from `after(layout)` back by the transposed matrix."""
 
     def conjugate(self) -> "Step":
         return self
@@ -84,7 +83,7 @@ class Step(abc.ABC):
 
     @abc.abstractmethod
     def insert(self, dim: int) -> "Step":
-        """The step for an array with one more dimension before `dim`."""
+        """The step with one more dimension before `dim`."""
 
     @abc.abstractmethod
     def name(self, layout: Layout) -> str:
@@ -110,7 +109,7 @@ class Step(abc.ABC):
 class Sends(Step):
     @abc.abstractmethod
     def wired(self, wires: Wires) -> Step:
-        """The step over other wires: the outer one, and the inner one in a stage of its own inside domains."""
+        """The step over other wires: the outer one, or the inner one in a separate stage inside domains."""
 
     @abc.abstractmethod
     def joint(self, layout: Layout) -> bool:
@@ -118,28 +117,27 @@ class Sends(Step):
 
 
 class Chunked(Step):
-    """A step that cuts its block into equal chunks, or joins it from them."""
+    """Cuts its block into equal chunks, or joins it from them."""
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
-        """The grids that cut its block and that join its result."""
+        """The grids that cut its block and join its result."""
         return (), ()
 
     @abc.abstractmethod
     def held(self, layout: Layout, itemsize: int) -> Held | None:
-        """Arrays that it makes; None if they may exceed the blocks before and after it."""
+        """Arrays that it makes; None if they may exceed the blocks before and after."""
 
     def sent(self, layout: Layout) -> tuple[int, ...] | None:
         """Shape sent without packing; None if it sends nothing or packs."""
         return None
 
     def in_chunks(self, layout: Layout, chunk: tuple[int, ...]) -> Step:
-        """The step, sending chunks of this shape."""
         return self
 
 
 class Slope(NamedTuple):
-    first: Planes  # factors that broadcast, () for 1, before the step and after it
+    first: Planes  # broadcastable factors, () for 1, before the step and after it
     step: Step
     last: Planes
     dim: int | None = None  # of several terms, in step and factor alone
@@ -151,7 +149,7 @@ class Takes(Step):
 
         @property
         def slot(self) -> int | None:
-            """Index of its operand in the walk; None if its matrix needs none."""
+            """Its operand's index in the walk, if it needs one."""
 
     @abc.abstractmethod
     def at_slot(self, slot: int) -> "Takes":
@@ -159,19 +157,19 @@ class Takes(Step):
 
     @abc.abstractmethod
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        """The operand as devices store it; only the local part along axes that are mapped already."""
+        """The operand as devices store it, only the local part along mapped axes."""
 
     @abc.abstractmethod
     def operand_spec(self, operand: object, layout: Layout) -> object:
         """Shardings of the stored operand's leaves."""
 
     def tabled(self, sources: tuple[object, ...], slot: int) -> tuple[Step, np.ndarray] | None:
-        """The step with a table from the host as operand `slot`; None if that does not pay."""
+        """The step with a table from the host as operand `slot`, if that pays."""
         return None
 
     @property
     def linear(self) -> bool:
-        """Whether it is linear in its operand; if not, `slopes` gives the derivative."""
+        """Whether it is linear in its operand; else `slopes` gives the derivative."""
         return True
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
@@ -180,11 +178,11 @@ class Takes(Step):
 
 
 class Kernels(Step):
-    """A step that may have its own kernels on some devices."""
+    """A step that may have special kernels."""
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
-        """Dimensions that it transforms in received pieces; () if it takes none."""
+        """Dimensions that it transforms in received pieces."""
         return ()
 
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block | Pieces:
@@ -197,7 +195,7 @@ class Kernels(Step):
 
 @dataclasses.dataclass(frozen=True)
 class MatrixStep(Step, Generic[M]):
-    """A step that multiplies one or several dimensions by a matrix. Abstract."""
+    """Multiplies one or several dimensions by a matrix. Abstract."""
 
     dims: tuple[int, ...]
     matrix: M  # of the last dimension

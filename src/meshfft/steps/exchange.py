@@ -1,4 +1,4 @@
-"""Exchange: mesh axes leave dimensions and cut others, in one all-to-all without arithmetic."""
+"""Exchange: mesh axes leave dimensions and cut others, in one all-to-all."""
 
 import dataclasses
 import functools
@@ -37,38 +37,40 @@ from .base import Chunked
 from .problem import LARGE_BYTES, Held, Least, Problem
 from .sends import Wired
 
-PASSES = 4  # passes over the block: to send it, and to pack, unpack or (GPU) transpose it once (docs/speed.md)
-STRIDED = 8  # more passes if chunks cut the last dimension: runs are short
+PASSES = 4  # over the block: to send it, and to pack, unpack or (GPU) transpose it once (docs/speed.md)
+STRIDED = 8  # more if chunks cut the last dimension: runs are short
 PACKED_PASSES = 6  # packing, exchanging and unpacking each read and write the block
-STAGE_PASSES = 4  # more for a second stage: it packs and unpacks too
-WIRE_PASSES = 2  # more, to encode and decode; encoding first finds the largest number of each run
-TILED_WIRE_PASSES = 22  # the same by XLA in tiled memory: 22.4 for int16, 23.5 for int24, 8192^3 on v3
+STAGE_PASSES = 4  # more for a second stage
+WIRE_PASSES = 2  # more to encode and decode; encoding first finds each run's largest number
+TILED_WIRE_PASSES = 22  # by XLA in tiled memory: 22.4 for int16, 23.5 for int24, 8192^3 on v3
 TILED_PASSES = 8  # in tiled memory, packing and unpacking also transpose tiles
-MOST_CHUNKS = 16  # most devices that receive a chunk each: every chunk is an array in the program
+MOST_CHUNKS = 16  # most devices to receive a chunk each: every chunk is an array
 
 
 def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> tuple[tuple[AxisMove, Layout], ...]:
-    """Moves of mesh axes, with the layout after each, that may lie on a walk of the problem."""
+    """Moves of mesh axes, with the layout after each."""
     once = problem.goal is None and problem.options.method == "transpose" and not problem.machine.chip.cached
     return moves_from(layout, problem.goal, frozenset(todo), once)
 
 
 @dataclasses.dataclass(frozen=True)
 class Exchange(Wired, Chunked):
-    """Each device sends a share of its block to every other along the axes that move. Packed shares form one array, one
-    large message instead of many. With a shared memory, shares are separate arrays without packing."""
+    """Each device sends a share of its block to every other along the axes that move. Packed shares form one large
+    message; with a shared memory, shares are separate arrays.
+    """
 
     moves: tuple[AxisMove, ...]  # in order; no axis moves twice, or into a dimension that another left
-    chunks: Grid = ()  # of each share; one all-to-all per chunk
+    chunks: Grid = ()  # of each share; an all-to-all each
     packed: bool = False
-    stages: Stages = ()  # of a packed move in two all-to-alls, inside domains and then between them
+    stages: Stages = ()  # of a packed move: inside domains, then between them
     near: Wire | None = None  # of the first stage; None if the second shares it
     dims: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
-        """Single packed moves; with a shared memory or a switch, also several at once. With "kdft" axes move only if
-        the result would not divide otherwise."""
+        """Single packed moves; with a shared memory or a switch, also several. For "kdft" axes move only if the result
+        would not divide otherwise.
+        """
         stays = problem.goal is not None and problem.goal.axes == problem.start.axes
         if problem.options.method == "kdft" and (stays or not problem.even):
             return
@@ -78,7 +80,7 @@ class Exchange(Wired, Chunked):
             yield from (step for one in single for step in one._in_stages(problem))
             return
         reached, queue = set[Layout](), [(cls(()), layout)]
-        for done, at in queue:  # grows: one exchange of few shares per reachable layout
+        for done, at in queue:  # grows: one exchange of few shares per layout
             for move, after in axis_moves(problem, at, todo):
                 step = cls((*done.moves, move))
                 few = switched or step.parts <= MOST_CHUNKS
@@ -134,7 +136,6 @@ class Exchange(Wired, Chunked):
         return None if self.packed else self.share(layout)
 
     def coding(self, chip: Chip) -> int:
-        """Passes over the block to encode and decode."""
         return sum(one.lossy for one in self.wires) * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)
 
     def share(self, layout: Layout) -> tuple[int, ...]:
@@ -183,7 +184,7 @@ class Exchange(Wired, Chunked):
         return in_complex(apply, block) if self.joint(layout) else jax.tree.map(apply, block)
 
     def apply_to_rows(self, block: Block, layout: Layout, kept: int | None = None) -> Block:
-        """The packed exchange of a block, or of a part with some rows of dimension `kept`."""
+        """The packed exchange of a block, or of some rows of dimension `kept`."""
         ((source, target, _),), after = self.moves, self.after(layout).block
         if target != kept:
             block = resize_each(block, (target,), (after[target] * self.parts,))

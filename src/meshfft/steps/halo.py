@@ -1,12 +1,7 @@
-"""Halo: every block of a dimension is extended by cells of its neighbours, or such cells are added to them.
+"""Halo: extends every block of a dimension by cells of its neighbours (`functions.halo`), or adds such cells to them.
 
-    block of b cells  ->  `before` cells of the blocks before it, its own b, `behind` cells of the blocks behind it
-
-A halo is sent by the next device, or by several if the halo is wider than a block: one permute each. The
-dimension is a ring if it is periodic, else the halo beyond its ends is zero. Halos of successive dimensions include the
-corners. The transpose adds every halo to the cells that it was copied from, and drops it.
-
-Invariant: only halos are sent.
+One permute per device that sends part of a halo. The dimension is a ring if periodic, else the halo beyond its ends is
+zero. Halos of successive dimensions include the corners. The transpose adds every halo to the cells it was copied from.
 """
 
 import dataclasses
@@ -39,7 +34,6 @@ class Halo(OneDim, Wired):
         return resized(layout, (self.dim,), (layout.shape[self.dim] + cells * layout.parts[self.dim],))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """The block is read and written once; halos are sent one hop or more."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         parts, axes = layout.parts[self.dim], layout.axes[self.dim]
         bare = self.after(layout) if self.transposed else layout
@@ -63,7 +57,7 @@ class Halo(OneDim, Wired):
         return self.on_arrays(functools.partial(one, bare=bare), block)
 
     def _hops(self, bare: Layout) -> Iterator[tuple[int, int, int]]:
-        """Devices ahead of the sender, and the nearest and the farthest cell of each part of the halos."""
+        """Devices ahead of the sender, and the nearest and farthest cell of each part of the halos."""
         cells = max(bare.block[self.dim], 1)
         for sign, width in ((1, self.before), (-1, self.behind)):
             for hops, first in enumerate(range(0, width, cells), 1):
@@ -106,7 +100,6 @@ class Halo(OneDim, Wired):
         return kept
 
     def _count(self, bare: Layout) -> Array | int:
-        """This device's cells, of which the last block may have fewer."""
         counts = bare.counts(self.dim)
         if (counts == counts[0]).all():
             return int(counts[0])

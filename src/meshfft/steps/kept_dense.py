@@ -1,9 +1,9 @@
-"""KeptDense: a dense ring whose matrix rows were made before and stay on the devices.
+"""KeptDense: a dense ring whose matrix rows stay on the devices.
 
     X[k] = sum_n V[k, n] x[n],   V[k, :] for the rows k of a device, (planes, rows, columns), is the operand
 
-The transpose and the conjugate use the same rows: sums travel for the transpose, unless V is symmetric. Without the
-rows, as in a caller's `jit`, which would copy them into its program, the step makes them as RingDense does.
+Transpose and conjugate use the same rows: sums travel for the transpose, unless V is symmetric. Without rows, as in a
+caller's `jit`, whose program would copy them, the step makes them as RingDense does.
 """
 
 import dataclasses
@@ -42,7 +42,6 @@ class KeptDense(RingDense):
 
     @property
     def remade(self) -> RingDense:
-        """The step that makes the rows itself."""
         matrix = self.matrix.conjugate() if self.conjugated else self.matrix
         return self._ring(matrix, None if matrix.row_axis is None else self.slot)
 
@@ -56,7 +55,7 @@ class KeptDense(RingDense):
         return RingDense(**{**fields, "matrix": matrix, "slot": slot})
 
     def nbytes(self, layout: Layout, itemsize: int) -> int:
-        """Bytes of the rows on one device, for blocks with elements of `itemsize` bytes."""
+        """Bytes of a device's rows, for elements of `itemsize` bytes."""
         rows, columns = self._ends(layout)
         plane = itemsize if self.real else itemsize // 2
         return self.matrix.planes * plane * rows.block[self.dim] * columns.storage[self.dim]
@@ -84,7 +83,7 @@ class KeptDense(RingDense):
         return None
 
     def made(self, operand: object, layout: Layout, real: DTypeLike) -> Array:
-        """The rows of this device, from the operand of `remade`."""
+        """This device's rows, from the operand of `remade`."""
         rows, columns = self._ends(layout)
         k, logical = positions(rows, self.dim, self.matrix.rows)
         n = jnp.arange(columns.positions(self.dim).max(initial=-1) + 1, dtype=jnp.int32)
@@ -114,21 +113,20 @@ def _is_kept(operand: object) -> bool:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KeptRows:
-    """The rows of a step on the devices of a mesh, cut as it takes them; made at the first call."""
+    """A step's rows on a mesh, cut as it takes them; made at the first call."""
 
     step: KeptDense
     layout: Layout
     mesh: AnyMesh | None
-    source: Any  # of the matrix's own operand
+    source: Any  # of the matrix
     real: np.dtype
 
     @property
     def nbytes(self) -> int:
-        """On each device."""
         return self.step.nbytes(self.layout, self.real.itemsize * (1 if self.step.real else 2))
 
     def operand(self, real: DTypeLike) -> object:
-        """The rows; the matrix's own operand if a program is traced, or if the mesh is only described."""
+        """The rows; the matrix's operand in a traced program, or if the mesh is only described."""
         described = self.mesh is not None and not isinstance(self.mesh, Mesh)
         traced = isinstance(jnp.zeros(()), Tracer) or mapped_axes(jax.sharding.get_abstract_mesh())
         return operand_of(self.source, real) if described or traced else self._rows
@@ -147,7 +145,6 @@ class KeptRows:
 def kept_rows(
     taking: Sequence[tuple[int, Step, Layout]], sources: Sequence[Any], mesh: AnyMesh | None, real: np.dtype
 ) -> tuple[Any, ...]:
-    """The sources of a walk, with KeptRows for steps that keep them."""
     every = list(sources)
     for slot, step, layout in taking:
         if isinstance(step, KeptDense):

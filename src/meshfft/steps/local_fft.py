@@ -1,4 +1,4 @@
-"""Steps that send nothing: LocalFFT and LocalTrig, of dimensions that no mesh axis cuts, and Margin."""
+"""Steps that send nothing: LocalFFT and LocalTrig, of uncut dimensions, and Margin."""
 
 import dataclasses
 import math
@@ -26,20 +26,18 @@ from ..operators.trig import Trig
 from .base import Chunked, Kernels, MatrixStep, Step, names
 from .problem import Held, Least, Numbers, Problem, ready
 
-TRIG_ROUNDINGS = 2.5  # around the FFT of a cosine transform: two products before, one or two after
-TRIG_PASSES = 8  # besides the FFT: samples are reordered and weighted before, rotated and weighted after
+TRIG_ROUNDINGS = 2.5  # around a cosine transform's FFT: two products before, one or two after
+TRIG_PASSES = 8  # besides the FFT: reorder and weight before, rotate and weight after
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalFFT(Chunked, Kernels):
-    """The FFT of uncut dimensions by one engine."""
-
     dims: tuple[int, ...]
     sign: int
     lengths: tuple[int, ...]  # N of each dimension
     sizes: tuple[int, ...]  # of the result
     engine: Engine[Any] = XLA
-    grid: Grid = ()  # chunks for a chunked engine: those of a neighbouring exchange
+    grid: Grid = ()  # of a chunked engine: a neighbouring exchange's chunks
     first: bool = False  # the block is the input array, not joined by an exchange
     lowest: int = 0  # 1: the result has only the lowest frequencies; -1: so has the input
 
@@ -60,7 +58,7 @@ class LocalFFT(Chunked, Kernels):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """A bound for RealFFT and LocalTrig too: every line has the length of its transform."""
+        """Holds for RealFFT and LocalTrig too: every line has the length of its transform."""
         local, site = dict[int, float](), problem.site(problem.start)
         for dim in (dim for dim, matrix in problem.todo().items() if matrix.has_fft):
             rows = problem.least_rows[dim]
@@ -158,7 +156,7 @@ def local_roots(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
 
 @dataclasses.dataclass(frozen=True)
 class LocalTrig(MatrixStep[Trig]):
-    """The cosine or sine transform of an uncut dimension; complex blocks transform both parts."""
+    """The cosine or sine transform of an uncut dimension, for complex blocks of both parts."""
 
     real: bool  # the block is
 
@@ -177,7 +175,7 @@ class LocalTrig(MatrixStep[Trig]):
         )
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """A real FFT per part, at half a complex one, and the passes around it; type I has twice the points."""
+        """A real FFT per part, half a complex one, and the passes around it; type I has twice the points."""
         length = self.matrix.length
         points = int(self.matrix.period) if self.matrix.type == 1 else length
         fft = XLA.work(Lines(layout.block, self.dims, (points,)), itemsize, chip)
@@ -186,7 +184,7 @@ class LocalTrig(MatrixStep[Trig]):
         both = 2 * size * (points + 2) // max(length, 1)
         if chip.switched:
             peak = (6 if self.matrix.type == 1 else 5) * size + size // max(length, 1) * 10
-        if chip.cached:  # the input, the result, and spectra of one part at a time
+        if chip.cached:  # input, result, and spectra of one part at a time
             peak = 4 * size if self.matrix.type != 1 else 2 * size + both // 2 * halves + size * (halves == 1)
         return dataclasses.replace(
             fft,

@@ -11,7 +11,7 @@ divide N, the transform is a convolution with a chirp c (kernels.bluestein),
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   by two such transforms of p M' >= 2 N - 1 points.
 
 In float64 by slices (`dot`) blocks are planes, the local transform uses products (kernels.sliced), and an M with too
-long a prime also takes the chirp. Invariant: values beyond the points of a shard are never read.
+long a prime also takes the chirp. Invariant: values beyond a shard's points are never read.
 """
 
 import dataclasses
@@ -62,9 +62,9 @@ UNROLLED = 5  # most shards of a ring that XLA unrolls, adding all blocks at the
 @dataclasses.dataclass(frozen=True)
 class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
     line: int  # points of the cut transforms: N, or the convolution's
-    two_way: bool = False  # send both ways round the ring at once
+    two_way: bool = False  # send both ways round the ring
     dot: Dot | None = None  # products, in float64 by slices
-    parts: int = 1  # shards of the line, which set the error by slices
+    parts: int = 1  # of the line, which set the error by slices
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PhaseFFT"]:
@@ -78,7 +78,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """A bound for SixStep and PackedFFT too: a ring of two shards and the cheapest local transform."""
+        """Holds for SixStep and PackedFFT too: a ring of two shards and the cheapest local transform."""
         passes, nbytes = RING_PASSES - 2 if problem.machine.chip.side == 1 else 2 * UNIT_PASSES, problem.least_bytes
         ring = problem.bound(Work(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2 + nbytes, hops=1))
         dense = RingDense.least(problem).local
@@ -89,8 +89,9 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return Numbers(self.matrix.becomes, self.dot is not None, () if self.dot is None else (self.dot,))
 
     def passages(self, layout: Layout) -> float:
-        """Gathering and the ring are one each; a convolution does so twice, times the chirp spectrum's maximum over its
-        mean, up to 1.4."""
+        """Gathering and the ring are one each; a convolution does both twice, times its chirp spectrum's maximum over
+        the mean, up to 1.4.
+        """
         return 2 if self.line == self.matrix.length else 6
 
     def error(self, layout: Layout, itemsize: int) -> Error:
@@ -198,7 +199,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return self._transformed(times(spectrum, factor), dim, line, target, 1, self.line)
 
     def _factor(self, line: Layout, block: Block) -> Planes:
-        """This device's part of the spectrum of conj(c), over its length; a long one is computed on the mesh."""
+        """This device's part of conj(c)'s spectrum, over its length; a long one is computed on the mesh."""
         size, length, sign, real = self.line, self.matrix.length, self.matrix.sign, _real(block)
         alone = Layout((size,), (line.cuts[self.dim],))
         n = _at(alone, 0)
@@ -213,7 +214,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return tuple(plane / size for plane in split(made))
 
     def _transformed(self, block: B, dim: int, source: Layout, target: Layout, sign: int, limit: int) -> B:
-        """Transforms a line, reading only logical points below `limit`."""
+        """Transforms a line, reading only points below `limit`."""
         many, parts, axes = self.line // source.parts[dim], source.parts[dim], source.axes[dim]
         real, index, along = _real(block), lax.axis_index(axes), functools.partial(_along, dim=dim, ndim=source.ndim)
         spectra = self._engine.apply(self.over_wire(comb)(block, dim, source, limit, many), (dim,), sign)
@@ -241,13 +242,12 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
 @functools.lru_cache(maxsize=1024)
 def line_length(length: int, parts: int, by_slices: bool = False) -> int:
-    """Points of the transforms: N, or p M' >= 2 N - 1 if p does not divide N or slices cannot take N / p."""
+    """N, or p M' >= 2 N - 1 if p does not divide N or slices cannot take N / p."""
     fits = length % parts == 0 and not (by_slices and sliced.radices(length // parts) is None)
     return length if fits else parts * padded_length(-(-(2 * length - 1) // parts))
 
 
 def weighted(block: Array, matrix: HalfRoots, layout: Layout, dim: int) -> Array:
-    """Half spectra of a layout times their weights, if they have any."""
     if not matrix.weighted:
         return block
     weights = matrix.weights(_at(layout, dim)).astype(block.real.dtype)

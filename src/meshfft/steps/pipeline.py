@@ -1,4 +1,4 @@
-"""Pipeline: a local FFT and an exchange in chunks; one chunk is computed while the previous one is sent."""
+"""Pipeline: a local FFT and an exchange in chunks; one chunk is computed while the previous is sent."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ from .sends import InChunks
 COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
 SUBLANES = 8  # rows of a tile
-MISALIGNED = 29  # more passes if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
+MISALIGNED = 29  # more if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
 CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
 
@@ -35,8 +35,8 @@ class Pipeline(InChunks, Kernels):
     """A LocalFFT, and a packed exchange of one move before or after it.
 
     If the exchange moves axes out of `dim`, a chunk has some rows of every shard, which arrive spread over the
-    dimension; moving axes into `dim` is the reverse. Barriers keep the compiler from batching the chunks' local steps,
-    which would leave nothing to overlap. Senders write both planes as one message; with `hands` nothing is copied.
+    dimension; into `dim` it is the reverse. Barriers keep the compiler from batching the chunks' local steps. Senders
+    write both planes as one message; with `hands` nothing is copied.
     """
 
     hands: tuple[int, ...] = ()  # dimensions that the next step transforms, if it takes pieces
@@ -67,7 +67,7 @@ class Pipeline(InChunks, Kernels):
         works = [step.work(before, itemsize, chip) for step, before in self.pairs(layout)]
         block, exchange, shares = math.prod(layout.block) * itemsize, self._exchange, self._shares(layout)
         ends, many, parts = block + math.prod(self.after(layout).block) * itemsize, len(shares), self.move.parts
-        if self._by_kernels(layout):  # received data stays in pieces, or is joined beside them; planes are one message
+        if self._by_kernels(layout):  # received data stays in pieces or is joined beside them
             passes, cycles = self._coded(layout, itemsize, chip)
             nbytes = (self._copies(layout) + passes) * block
             works[1] = dataclasses.replace(works[1], memory_bytes=nbytes, kernel_cycles=cycles)
@@ -75,7 +75,7 @@ class Pipeline(InChunks, Kernels):
             sent = sum(exchange.message_bytes((2, *one), itemsize // 2) for one in shares)
         else:
             peak = ends + 2 * max(work.peak_bytes for work in works) // many
-            if self.numbers.dots:  # slices of a chunk do not shrink with the block; pairs of float32 for the ends
+            if self.numbers.dots:  # a chunk's slices do not shrink with the block; pairs of float32 for the ends
                 one = layout.resize(self.dim, max(layout.shape[self.dim] // many, 1))
                 alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
                 peak = ends + 3 * block + 2 * max(alive)
@@ -92,7 +92,7 @@ class Pipeline(InChunks, Kernels):
         )
 
     def _shares(self, layout: Layout) -> list[tuple[int, ...]]:
-        """Shape sent to one device, per chunk; equal chunks may be fewer than asked for."""
+        """Shape sent to a device, per chunk; equal chunks may be fewer than asked for."""
         (share,) = (step.share(at) for step, at in self.pairs(layout) if isinstance(step, Exchange))
         sizes = [chunk.size for chunk in self._cut(layout)] or [0]
         return [tuple(size if d == self.dim else n for d, n in enumerate(share)) for size in sizes]
@@ -107,7 +107,7 @@ class Pipeline(InChunks, Kernels):
         return Ports(chunk, sent=(self.move.target, self.move.parts))
 
     def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
-        """XLA's passes over the block to encode and decode words, or the cycles of kernels that do."""
+        """Passes of XLA over the block to encode and decode words, or the cycles of kernels that do."""
         if chip.clock and (form := self._exchange.tiles(self._shares(layout)[0])):
             return 0, self._sender.form_cycles(form, math.prod(layout.block) * itemsize // form.coded.real, chip)
         return self._exchange.coding(chip), 0
@@ -119,7 +119,7 @@ class Pipeline(InChunks, Kernels):
 
     @property
     def _exchange(self) -> Exchange:
-        """Whose messages kernels encode, if they have memory for that."""
+        """Kernels encode its messages, if they have memory for that."""
         (exchange,), sender = (step for step in self.steps if isinstance(step, Exchange)), self._local.sender
         return exchange.with_room(sender.room if sender else 0)
 
@@ -141,7 +141,7 @@ class Pipeline(InChunks, Kernels):
         return bool(self.takes_pieces) and even and plain and len({chunk.size for chunk in self._cut(layout)}) == 1
 
     def _copies(self, layout: Layout) -> int:
-        """Passes over the block besides its kernels: transposing, packing and joining that they do not do."""
+        """Passes for transposing, packing and joining that its kernels do not do."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
         joins += MISALIGNED * (self.dim == last - 1 and self._cut(layout)[0].size % SUBLANES > 0)
@@ -150,7 +150,7 @@ class Pipeline(InChunks, Kernels):
         return ordered + (0 if writes else 2 * packs) + (0 if self._read(layout) else joins)
 
     def _read(self, layout: Layout) -> bool:
-        """Whether the next step's kernels read pieces in place, one at a time if no line spans several."""
+        """Whether the next step's kernels read pieces in place, one by one if no line spans several."""
         source = self.move.source
         chunks = self.chunks if self.dim == source else 1
         ports = Ports(came=Came(source, source, self.move.parts, chunks))
@@ -227,7 +227,8 @@ class Pipeline(InChunks, Kernels):
 
 def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
     """The dimension to cut, the longest that neither step touches or the move's source, and the number of chunks.
-    Kernels take whichever has more equal chunks, of whole tiles if possible."""
+    Kernels take the one with more equal chunks, of whole tiles if possible.
+    """
     free = [d for d in range(layout.ndim) if d not in (*local.dims, move.source, move.target)]
     longest = max(free, key=layout.block.__getitem__, default=move.source)
     dims = [longest if layout.block[longest] >= CHUNKS else move.source]
@@ -247,7 +248,7 @@ def _equal(rows: int, tile: int) -> int:
 
 
 def _one_by_one(step: LocalFFT, chunks: list[Block], layout: Layout) -> list[Block]:
-    """Applies a step to each chunk after the previous one is done."""
+    """Each chunk after the previous one is done."""
     done: list[Block] = []
     for chunk in chunks:
         if done:

@@ -1,4 +1,4 @@
-"""The problem of a walk: layouts, the matrix of each dimension, the machine; and the records that steps return."""
+"""The problem of a walk, and the records that steps return."""
 
 import dataclasses
 import functools
@@ -18,29 +18,29 @@ from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
 from ..operators.matrices import Matrix
 from ..operators.transform import Transform
 
-RINGS = ("auto", "one-way", "two-way")  # modes of a ring
-ENGINE_OPTIONS = ("auto", "xla")  # of local FFTs: the cheapest, or only XLA's
+RINGS = ("auto", "one-way", "two-way")
+ENGINE_OPTIONS = ("auto", "xla")
 BY_XLA = "engine='xla'"  # the remedy where kernels fail
-EFFORTS = ("model", "measure")  # the walk that the model finds fastest, or the fastest in trials
-LARGE_BYTES = 2**18  # least bytes of a block that is processed in cached chunks; a smaller one fits anyway
+EFFORTS = ("model", "measure")
+LARGE_BYTES = 2**18  # least bytes of a block processed in cached chunks
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout
 
 
 class Options(NamedTuple):
-    """The computation of a transform; `fftn` documents each field."""
+    """The options of a transform; see `fftn`."""
 
-    method: str = "auto"  # a key of METHODS
-    order: str = "natural"  # one of ORDERS
+    method: str = "auto"
+    order: str = "natural"
     precision: Precision = None
     multiplications: int | None = None
-    ring: str = "auto"  # one of RINGS
-    engine: str = "auto"  # one of ENGINE_OPTIONS
-    wire: str = "exact"  # one of WIRES, or a `wire_name` of both levels
+    ring: str = "auto"
+    engine: str = "auto"
+    wire: str = "exact"  # one of WIRES, or a `wire_name`
     out_spec: Spec | None = None
-    donate: bool = False  # for functions; plans take it as an argument of the call
-    precompute: bool = False  # for plans: dense products keep the rows of their matrices
-    effort: str = "model"  # for plans: one of EFFORTS
-    rank: int = 0  # how many walks that the model prices lower are left out
+    donate: bool = False  # of functions; plans take it in the call
+    precompute: bool = False  # of plans
+    effort: str = "model"  # of plans
+    rank: int = 0  # how many of the model's cheapest walks are left out
 
     def dtype(self, given: np.dtype) -> np.dtype:
         return complex_dtype(given, self.precision)
@@ -53,12 +53,11 @@ class Options(NamedTuple):
 
     @property
     def within(self) -> float:
-        """The relative L2 error asked for."""
         return self.precision if isinstance(self.precision, float) else math.inf
 
     @property
     def planned(self) -> "Options":
-        """What a walk depends on, and can be hashed."""
+        """The hashable options that a walk depends on."""
         return self._replace(out_spec=None, donate=False)
 
     @property
@@ -67,12 +66,10 @@ class Options(NamedTuple):
 
     @property
     def asked(self) -> dict[str, object]:
-        """The choices that a table of a plan repeats."""
         return {"method": self.method, "order": self.order, "wire": self.wire}
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """Method, order, and the wire if it is lossy."""
         wires = (part.split("=") for part in self.wire.split(","))
         sent = " and ".join(f"{name} on the {''.join(f'{level} ' for level in levels)}wire" for *levels, name in wires)
         return f"method {self.method}", f"{self.order} order", sent * (self.wire != "exact")
@@ -84,21 +81,20 @@ USUAL = Options()
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    start: Layout  # of the input
-    transform: Transform  # dimensions, and the matrix of each
-    machine: Machine  # prices steps
-    itemsize: int  # bytes of a complex number; a real one has half
+    start: Layout
+    transform: Transform
+    machine: Machine
+    itemsize: int  # bytes of a complex number
     dots: tuple[Dot, ...]  # products that meet the precision
     options: Options = USUAL
     goal: Layout | None = None  # None accepts any layout with padding only at the tail
-    even: bool = False  # accept only a final layout without padding
+    even: bool = False  # the final layout must have no padding
     real: bool = False  # the input is real
     ending: Ending | None = None  # steps after the transform, by final layout
-    instead: tuple[Any, ...] = ()  # steps that do all of it, transform and ending, at once
+    instead: tuple[Any, ...] = ()  # steps that do transform and ending at once
 
     @functools.cached_property
     def wires(self) -> Wires:
-        """The encoding of messages."""
         return self.options.wires(np.dtype(f"f{self.itemsize // 2}"))
 
     @property
@@ -109,7 +105,7 @@ class Problem:
         return self.itemsize // (2 if self.real_at(todo) else 1)
 
     def real_at(self, todo: dict[int, Matrix]) -> bool:
-        """Whether the array is real before the dimensions in `todo` are transformed."""
+        """Whether the array is real before `todo` is transformed."""
         for dim, matrix in zip(self.transform.dims, self.transform.matrices, strict=True):
             if matrix.becomes is not None:
                 return (matrix.becomes == "complex") == (dim in todo)
@@ -120,7 +116,7 @@ class Problem:
         return {dim: matrix for dim, matrix in pairs if dim not in done}
 
     def large(self, layout: Layout) -> bool:
-        """Whether devices share a memory and the block is so large that passes over it dominate."""
+        """Whether devices share a memory and passes over so large a block dominate."""
         return self.machine.chip.cached and math.prod(layout.block) * self.itemsize >= LARGE_BYTES
 
     @property
@@ -129,7 +125,7 @@ class Problem:
 
     @functools.cached_property
     def best_dots(self) -> tuple[Dot, ...]:
-        """The `dots`, without one that another matches in speed and beats in accuracy."""
+        """The `dots`, without any as fast as another and less accurate."""
         rate, best = self.machine.chip.product_rate, dict[int, Dot]()
         for dot in sorted(self.dots, key=lambda dot: (-rate(dot.tier), dot.error)):
             best.setdefault(dot.multiplications, dot)
@@ -144,8 +140,7 @@ class Problem:
         return Site(self.machine, self.itemsize, self.dots, large, alone, not self.any_engine)
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
-        """Values of `two_way` to try: as requested, or as the machine sends best. `pairs`: with a shared memory, a step
-        is faster on two blocks at once."""
+        """Values of `two_way` to try. `pairs`: with a shared memory, a step is faster on two blocks at once."""
         ring = self.options.ring
         if ring != "auto" or parts == 1 or self.machine.chip.cached:
             return (parts > 1 and (ring == "two-way" or (ring == "auto" and pairs)),)
@@ -153,7 +148,7 @@ class Problem:
 
     @functools.cached_property
     def least_rows(self) -> dict[int, int]:
-        """Rows of each matrix, counted in complex numbers for half spectra."""
+        """Rows of each matrix, in complex numbers for half spectra."""
         pairs = self.todo().items()
         return {d: m.rows if m.becomes is None else max(min(m.rows, m.columns) - 1, 1) for d, m in pairs}
 
@@ -165,7 +160,7 @@ class Problem:
 
     @functools.cached_property
     def halves(self) -> int:
-        """2 if the array is real throughout, at half the cost."""
+        """2 if the array is real throughout."""
         return 2 if self.real and not any(matrix.becomes for matrix in self.transform.matrices) else 1
 
     @property
@@ -173,7 +168,7 @@ class Problem:
         return self.points * self.itemsize // self.halves
 
     def bound(self, work: Work) -> float:
-        """Least seconds of some work; overlapped messages may cost nothing."""
+        """Least seconds; overlapped messages may cost nothing."""
         if self.machine.chip.overlaps:
             work = dataclasses.replace(work, sent_bytes=0, hops=0, all_to_alls=0)
         else:
@@ -200,8 +195,6 @@ class Numbers(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Arrays that a step makes."""
-
     largest: int  # numbers in the largest
     chunk: tuple[int, ...]  # shape
     scratch: int = 0  # bytes of temporaries

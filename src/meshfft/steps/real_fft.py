@@ -1,4 +1,4 @@
-"""RealFFT and PackedFFT: between real lines and half spectra, of uncut and of cut dimensions."""
+"""RealFFT and PackedFFT: real lines to half spectra and back, of uncut and cut dimensions."""
 
 import dataclasses
 import functools
@@ -103,8 +103,8 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         z[l] = x[2 l] + i x[2 l + 1],   Z its transform,   Z'[k] = conj Z[N/2 - k],   k = 0 ... N / 2
         X[k] = (Z[k] + Z'[k]) / 2 + exp(sign 2 pi i k / N) (Z[k] - Z'[k]) / 2i
 
-    The mirrored device sends Z'. A half spectrum has one number more than there are pairs, so each device sends its
-    first few to the previous one. The transpose runs the same steps backwards. p^2 must divide N / 2.
+    The mirrored device sends Z'. A half spectrum has one number more than pairs, so each device sends its first few to
+    the previous one. The transpose runs backwards. p^2 must divide N / 2.
     """
 
     @classmethod
@@ -133,7 +133,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         size = itemsize if self.matrix.onto_real else 2 * itemsize
         pairs = layout.resize(self.dim, self.matrix.length // 2)
         packed, block = self.packed.work(pairs, size, chip), math.prod(pairs.block)
-        # the first row of the mirror image, its rest, and the next device's head
+        # first row of the mirror image, its rest, the next device's head
         rows = (1, pairs.block[self.dim] - 1, self._head(pairs))
         sent = [self.message_bytes((*pairs.block[: self.dim], n, *pairs.block[self.dim + 1 :]), size) for n in rows]
         moves = tuple(Move("ring", layout.axes[self.dim], nbytes, 1) for nbytes in sent)
@@ -161,7 +161,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         return weighted(self._untangled(transformed, pairs, half), self.matrix, half, dim)
 
     def _untangled(self, z: Array, pairs: Layout, half: Layout) -> Array:
-        """The half spectrum, in layout `half`, from the spectrum of pairs."""
+        """The half spectrum, in layout `half`, from that of pairs."""
         dim, parts, head = self.dim, pairs.parts[self.dim], self._head(pairs)
         mirror, index = self._mirrored(z, pairs), lax.axis_index(pairs.axes[dim])
         even, odd = (z + mirror) / 2, (z - mirror) * -0.5j
@@ -207,7 +207,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         return offsets[lax.axis_index(pairs.axes[self.dim])]
 
     def _head(self, pairs: Layout) -> int:
-        """Rows by which a device's half spectrum extends beyond its pairs, at most."""
+        """Most rows by which a device's half spectrum exceeds its pairs."""
         half = pairs.resize(self.dim, self.matrix.half)
         reach = half.starts(self.dim) - pairs.starts(self.dim) + half.block[self.dim]
         return int(reach.max()) - pairs.block[self.dim]
@@ -223,6 +223,5 @@ def _paired(block: Array, dim: int) -> Array:
 
 
 def _unpaired(pairs: Array, dim: int) -> Array:
-    """The transpose of `_paired`."""
     reals = jnp.stack([pairs.real, -pairs.imag], dim + 1)
     return reals.reshape(*pairs.shape[:dim], -1, *pairs.shape[dim + 1 :])

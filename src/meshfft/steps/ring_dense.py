@@ -32,10 +32,10 @@ from .problem import Least, Numbers, Problem, ready
 from .sends import Wired, hops
 
 PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
-TILE_FLOPS = 16_000  # cost of starting one tile's product on a CPU, in flops
+TILE_FLOPS = 16_000  # to start one tile's product on a CPU
 WIRE_PASSES = 2  # each shard is decoded before its product
 SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
-GAUSS_PASSES = 2  # per shard, the sum and the difference of its planes are read and written
+GAUSS_PASSES = 2  # per shard, the sum and difference of its planes are read and written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,17 +43,17 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
     """A dense matrix along one dimension, over a ring; for the KDFT a Vandermonde matrix (Algorithm 1).
 
     Blocks travel: a device has the matrix rows of its result and receives the columns' shards one by one. If
-    `transposed`, sums travel. Blocks of the matrix are made where they are used, a run of columns at a time.
+    `transposed`, sums travel. Blocks of the matrix are made where used, a run of columns at a time.
     """
 
     cuts: Cuts  # of the result
-    dot: Dot  # how to multiply
-    slot: int | None = None  # of the matrix's operand in the walk
+    dot: Dot
+    slot: int | None = None  # of the matrix's operand
     transposed: bool = False  # apply the transpose
-    two_way: bool = False  # send both ways round the ring at once
-    real: bool = False  # the block is real, and is sent as such
+    two_way: bool = False  # send both ways round the ring
+    real: bool = False  # the block is real, and sent as such
     tiled: bool = False  # multiply in tiles that fit caches; blocks are arrays, else split complex
-    keeps: ClassVar[bool] = False  # its operand has the rows of the matrix, made before
+    keeps: ClassVar[bool] = False  # its operand has the rows of the matrix
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RingDense"]:
@@ -91,8 +91,9 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return hops(layout.parts[self.dim], self.transposed)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs was not measured. Without it three
-        terms lose at most one rounding."""
+        """Equal numbers lose the same bfloat16 terms; the loss in their sums on TPUs was not measured. Without one,
+        products of three terms lose at most one rounding.
+        """
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
         sums = equal_error(n, self.dot, itemsize) * (self.tiled or self.dot.run > 0)
         equal = {0: sums, 3: noise if sums else unit_of(8)}.get(self.dot.terms, noise)
@@ -118,7 +119,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         memory += WIRE_PASSES * parts * block * itemsize * self.lossy
         started = self.tiled * parts * -(-others // TILE) * reals * self.dot.pairs  # products
         vector = self._phase_flops(chip) * parts * rows * columns + TILE_FLOPS * started
-        if self.dot.slices:  # slices of the block and the matrix, and sums of each run
+        if self.dot.slices:  # slices of block and matrix, and sums of each run
             runs, numbers = -(-columns // RUN), parts * (block + rows * columns)
             beside = cost(self.dot, numbers, parts * runs * out, reals, chip.fast_bytes)
             vector, memory = SLICED_PHASES * vector + beside[0], memory + beside[1]
@@ -207,13 +208,13 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return self.two_way and not self.transposed and layout.parts[self.dim] > 2
 
     def _peak(self, block: int, out: int, column: int, layout: Layout, chip: Chip) -> int:
-        """Peak bytes, from those of a block, the sums and a column of the matrix. Uneven blocks are copied."""
+        """Peak bytes, from those of a block, the sums and a matrix column. Uneven blocks are copied."""
         columns, both = layout.block[self.dim], self._both(layout)
         if self.tiled:
             return self._peak_in_tiles(block, out, layout)
         made = 3 * min(LONG_TERMS if chip.planes else TERMS, columns)
         held = (4 if self.dot.slices else 5) if both else 3
-        if chip.switched:  # bfloat16 terms of both factors are there at once, and all products of up to 64 MiB
+        if chip.switched:  # bfloat16 terms of both factors at once, and all products of up to 64 MiB
             alone, split = layout.parts[self.dim] == 1, self.dot.terms > 0
             made = (5 if self.real else 4 if split else 3) * min(LONG_TERMS if split else SHORT_TERMS, columns)
             held = held if both else 4 - 2 * alone + 2 * (split and self.real)
@@ -221,7 +222,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return (held + (chip.side == 1 and not layout.even)) * block + (2 if chip.planes else 4) * out + made * column
 
     def _peak_in_tiles(self, block: int, out: int, layout: Layout) -> int:
-        """Peak bytes on CPUs: over two shards a block is cleared twice, and an uneven result once at the end."""
+        """Peak bytes on CPUs: over two shards a block is cleared twice, an uneven result once at the end."""
         parts, after, columns = layout.parts[self.dim], self.after(layout), layout.block[self.dim]
         rows, lines = after.block[self.dim], math.prod(layout.block) // max(columns, 1)
         element = max(block // max(lines * columns, 1), out // max(lines * rows, 1))
@@ -287,7 +288,6 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=wide, two=self._two(layout))
 
     def _read(self, block: Block, layout: Layout, limit: int) -> Block:
-        """The block with zeros in its padding and beyond the matrix."""
         return block if self._whole(layout, limit) else cleared(block, layout, self.dim, limit)
 
     def _whole(self, layout: Layout, limit: int) -> bool:
@@ -295,6 +295,6 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
 
 def _can_keep(matrix: Matrix) -> bool:
-    """False for half spectra, whose inverse has other rows, for rows that are given, and for traced samples."""
+    """False for half spectra, whose inverse has other rows, given rows, and traced samples."""
     given = isinstance(matrix, Dense) or (isinstance(matrix, Samples) and matrix.unit is not None)
     return matrix.becomes is None and not given

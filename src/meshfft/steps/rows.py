@@ -1,4 +1,4 @@
-"""Roll and Bands: rows move to other positions of a dimension; only rows that change devices are sent."""
+"""Roll and Bands: rows move along a dimension; only those that change devices are sent."""
 
 import dataclasses
 import functools
@@ -34,8 +34,7 @@ class Roll(OneDim):
 
         the last r rows of the block of d - q - 1, then the first B - r rows of that of d - q   (mod p, in ring order)
 
-    A shift sends at most one block, in two permutes. If the last blocks are padded, positions before `by` are read from
-    a second shift, by `by - n`.
+    If blocks are padded, a second shift, by `by - n`, gives the positions before `by`.
     """
 
     by: int
@@ -84,7 +83,7 @@ class Roll(OneDim):
 
 
 class Band(NamedTuple):
-    """Rows from `source` on, copied to `target` on with a weight, reversed if `reverse`."""
+    """Rows from `source` on, copied to `target` on with a weight."""
 
     source: int
     target: int
@@ -97,7 +96,7 @@ class Band(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Rows of a band from one device to one device, with offsets in their blocks."""
+    """Rows of a band between two devices, with offsets in their blocks."""
 
     sender: int
     receiver: int
@@ -108,7 +107,7 @@ class Segment(NamedTuple):
 
     @property
     def way(self) -> tuple[bool, bool]:
-        """Whether it is sent, and whether it is reversed; equal for all segments of a round."""
+        """Whether it is sent, and reversed; equal for all of a round."""
         return self.sender != self.receiver, self.band.reverse
 
     def first(self, most: int) -> int:
@@ -125,13 +124,13 @@ class Bands(OneDim):
 
         new[target + i] += weight old[source + i],   0 <= i < rows,   for every band; new is 0 elsewhere
 
-    A device's rows may go to several devices. Each round is one permute, or none if rows stay: every device sends and
-    receives at most one segment. All send as many rows as the longest segment has; receivers drop the excess.
+    In each round, one permute, or none if rows stay, every device sends and receives at most one segment. All send as
+    many rows as the longest segment; receivers drop the excess.
 
-    A band of all rows pads or crops the dimension to the length of its matrix; a band of some rows clears the rest.
+    A band of all rows pads or crops the dimension; a band of some rows clears the rest.
     """
 
-    size: int  # rows of the result
+    size: int  # of the result
     cuts: Cuts  # of the result, by the same mesh axes
     bands: tuple[Band, ...]
 
@@ -184,7 +183,7 @@ class Bands(OneDim):
         return resize(new, dim, size)
 
     def _received(self, block: Array, segments: Together, layout: Layout, before: int) -> Array:
-        """Rows received in a round, times their weight, with zeros after them."""
+        """Rows received in a round, times their weight, then zeros."""
         dim, (travels, reverse), most = self.dim, segments[0].way, segments[0].rows
         first = self._here({s.sender: before + s.first(most) for s in segments}, layout)
         rows = lax.dynamic_slice_in_dim(block, first, most, dim)
@@ -201,7 +200,6 @@ class Bands(OneDim):
         return jnp.where(index < self._here(counts, layout), rows, jnp.zeros_like(rows))
 
     def _here(self, values: Mapping[int, float], layout: Layout, dtype: DTypeLike = np.int32) -> Array:
-        """This device's value, or 0."""
         table = np.zeros(layout.parts[self.dim], dtype)
         table[list(values)] = list(values.values())
         return jnp.asarray(table)[lax.axis_index(layout.axes[self.dim])]
@@ -235,7 +233,7 @@ def _rounds(step: Bands, layout: Layout) -> tuple[Together, ...]:
 
 
 def _segments(step: Bands, layout: Layout) -> Iterator[Segment]:
-    """Rows of each band by the device that has them and the device that needs them."""
+    """Rows of each band by sender and receiver."""
     after, dim = step.after(layout), step.dim
     held, wanted = (list(zip(one.starts(dim), one.counts(dim), strict=True)) for one in (layout, after))
     for band, (sender, (start, count)) in itertools.product(step.bands, enumerate(held)):

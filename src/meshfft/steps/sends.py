@@ -1,4 +1,4 @@
-"""Sends: what steps that send have in common. Either a step sends over one wire, or its own steps send, in chunks."""
+"""Steps that send: over one wire, or through their own steps, in chunks."""
 
 import dataclasses
 import functools
@@ -35,7 +35,6 @@ class Wired(Sends):
 
     @property
     def wires(self) -> tuple[Wire, ...]:
-        """One after the other."""
         return (self.wire,)
 
     @property
@@ -53,7 +52,6 @@ class Wired(Sends):
         return Error(lost=self.lost(layout))
 
     def message_bytes(self, share: Sequence[int], itemsize: int) -> int:
-        """Bytes of a message of this shape, for elements of `itemsize` bytes."""
         return self.wire.nbytes(share, itemsize)
 
     def tiles(self, share: Sequence[int]) -> Tiled | None:
@@ -62,7 +60,6 @@ class Wired(Sends):
         return form if isinstance(form, Tiled) else None
 
     def over_wire(self, send: Callable[P, T]) -> Callable[P, T]:
-        """A collective over the wire of this step."""
         taking: Callable[..., T] = send
         return cast(Callable[P, T], functools.partial(taking, wire=self.wire))
 
@@ -70,18 +67,20 @@ class Wired(Sends):
         return dataclasses.replace(self, wire=other.wire)
 
     def with_room(self, room: int) -> Self:
-        """The step with so many bytes of fast memory for kernels that encode and decode."""
+        """The step with fast memory of `room` bytes for coding kernels."""
         same = room == self.wire.room
         return self if same else dataclasses.replace(self, wire=dataclasses.replace(self.wire, room=room))
 
     def on_arrays(self, function: Callable[[Array], Array], block: Block) -> Block:
-        """A function that sends, of an array or of each plane; of a complex array if planes share a message."""
+        """Applies a function that sends to an array or each plane, or to both as one complex array if they share a
+        message.
+        """
         return in_complex(function, block) if self.lossy else jax.tree.map(function, block)
 
 
 @dataclasses.dataclass(frozen=True)
 class InChunks(Sends):
-    """Steps in sequence, one chunk of dimension `dim` at a time; no step transforms `dim`. Abstract."""
+    """Steps in sequence, one chunk of dimension `dim` at a time; none transforms `dim`. Abstract."""
 
     steps: tuple[Step, ...]
     dim: int  # cut into chunks
@@ -112,7 +111,7 @@ class InChunks(Sends):
 
 
 def wired(step: Step, layout: Layout, machine: Machine, wires: Wires) -> Step:
-    """The step with its wires: the outer wire if a message leaves a domain, except in an inner stage."""
+    """The step over the outer wire if a message leaves a domain, except in an inner stage."""
     differ = step.sends and wires.inner != wires.outer
     if differ and not any(map(machine.leaves, step.work(layout, 8, machine.chip).moves)):
         wires = Wires(wires.inner, wires.inner)

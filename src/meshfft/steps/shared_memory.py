@@ -118,7 +118,7 @@ def sides(length: int, parts: int) -> int | None:
 
 
 def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
-    """Times exp(sign 2 pi i k1 n2 / N): exact phases of every few columns n2, times a table for the columns between."""
+    """Times exp(sign 2 pi i k1 n2 / N): exact phases of every few columns n2, times a table for those between."""
     _, rows, columns, *behind = lines.shape
     near = math.gcd(columns, NEAR)
     first = (index * columns + jnp.arange(0, columns, near)).astype(jnp.uint32)
@@ -130,19 +130,15 @@ def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class InPlace(InChunks):
-    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks of the block, written back in place.
+    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks of rows of `dim`, in place.
 
-        for each chunk of rows of dimension `dim`:
-            the axes that cut the transformed dimensions move to `dim`      one all-to-all
-            whole lines are transformed in cache
-            the axes move back                                              one all-to-all
-
-    Invariant: every temporary has the size of a chunk, whatever program surrounds the loop.
+    Axes that cut the transformed dimensions move to `dim`, whole lines are transformed in cache, and the axes move
+    back. Invariant: every temporary has the size of a chunk, in any program around the loop.
     """
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
-        """Transforms all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
+        """Steps for all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
         if problem.sliced or not (problem.large(layout) and layout.even and problem.any_engine):
             return
         roots = {d: m for d, m in ready(todo).items() if isinstance(m, Roots) and m.has_fft}
@@ -159,7 +155,7 @@ class InPlace(InChunks):
     def _of(
         cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: dict[int, Matrix], itemsize: int
     ) -> Iterator["InPlace"]:
-        """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` are transformed in cache."""
+        """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` fit in cache."""
         parts = math.prod(layout.parts[d] for d in opened)
         chunks = _count(layout, dim, parts, itemsize)
         if chunks < 2 or parts > MOST_CHUNKS:
@@ -177,7 +173,7 @@ class InPlace(InChunks):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """Arithmetic, and a share of one step's traffic, since one step may serve all dimensions."""
+        """Arithmetic, and a share of one step's traffic, which may serve all dimensions."""
         if not problem.machine.chip.cached:
             return Least()
         moved = (COPIES + 2 * PASSES // CACHED) * problem.least_bytes // problem.start.ndim
@@ -188,7 +184,7 @@ class InPlace(InChunks):
         return Least(cut=bounds)
 
     def joint(self, layout: Layout) -> bool:
-        return True  # planes are joined into one complex array
+        return True  # as one complex array
 
     def pairs(self, layout: Layout) -> tuple[tuple[Step, Layout], ...]:
         return super().pairs(layout.resize(self.dim, layout.shape[self.dim] // self.chunks))

@@ -1,8 +1,7 @@
-"""The FFT engines of a TPU, in float32: vector kernels for complex lines, for real lines, and for chirps.
+"""The FFT engines of a TPU, in float32: vector kernels for complex lines, real lines, and chirps.
 
-A length without kernels is a convolution with a chirp, by FFTs of a length with kernels. The even and odd bins of the
-convolution are two transforms of L points (kernels/bluestein.py), stacked in a new leading dimension. XLA computes the
-elementwise products.
+A length without kernels is a convolution with a chirp, by FFTs of a length with kernels. Its even and odd bins are two
+transforms of L points (kernels/bluestein.py), stacked in a new leading dimension.
 """
 
 import dataclasses
@@ -34,7 +33,7 @@ COPIES = 3  # reads and writes of a block copied to another order: half as many 
 
 
 def room_of(site: Site) -> int:
-    """Bytes of fast memory for kernels; 0 without any, or if a kernel has failed."""
+    """Bytes of fast memory for kernels; 0 if a kernel has failed."""
     scratch = site.machine.chip.scratch
     if scratch is None or site.xla or site.itemsize != 8 or site.machine.has_failed("fft", "wire"):
         return 0
@@ -44,8 +43,6 @@ def room_of(site: Site) -> int:
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorFFT(Sender):
-    """Kernels for most lengths in place, and for more lengths if a copy moves the dimension."""
-
     room: int
     planar: ClassVar[bool] = True
     name = "vector"
@@ -63,7 +60,6 @@ class VectorFFT(Sender):
         return Work(memory_bytes=int(points * site.itemsize) * (rows > 1)) if room_of(site) else None
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Passes over registers that may be partly empty, and the copies around them."""
         plain = XLA.work(lines, itemsize, chip)
         if chip.scratch is None:
             return plain
@@ -108,7 +104,7 @@ class VectorFFT(Sender):
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorChirp(Engine[Planes]):
-    """One dimension of a length without kernels, by two passes of kernels over at least twice its points."""
+    """Lines without kernels, by two passes over at least twice the points."""
 
     room: int
     planar: ClassVar[bool] = True
@@ -126,7 +122,7 @@ class VectorChirp(Engine[Planes]):
         return Error(2 * fft_error(2 * padded_length(length), itemsize).noise)
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """The kernels there and back; products read and write the lines once, and their halves twice."""
+        """Products read and write the lines once, and their halves twice."""
         inner = _inner(lines)
         one = VectorFFT(self.room).work(inner, itemsize, chip)
         beside = (2 * lines.points + 4 * inner.points) * itemsize

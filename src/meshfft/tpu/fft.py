@@ -1,7 +1,6 @@
 """FFTs by kernels, as linear functions of JAX: on a TPU, or where Pallas interprets them; elsewhere by XLA.
 
-A dimension without a kernel in its place is transposed to one that has a kernel (`in_orders`). Beside all-to-alls,
-kernels read pieces and write parts, or some rows of a larger array, without copies if they can (collectives/pieces.py).
+A dimension without a kernel in place is transposed to one that has a kernel (`in_orders`).
 """
 
 import dataclasses
@@ -23,19 +22,16 @@ from .passes import ROOM, chunk_of, is_direct, one_piece, run, supports
 
 
 class Taken(NamedTuple):
-    """An order of an array's dimensions for kernels, and the dimensions transformed in that order."""
-
     order: tuple[int, ...]
     dims: tuple[int, ...]
 
     def moved(self, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shape and dimensions in that order."""
         return tuple(shape[d] for d in self.order), tuple(map(self.order.index, self.dims))
 
 
 @functools.lru_cache(maxsize=1024)
 def in_orders(shape: Shape, dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
-    """Orders of an array that give every dimension a kernel, or (); several need a copy each, and one back."""
+    """Orders that give every dimension a kernel, or (); several need a copy each, and one back."""
     supported = [d for d in dims if supports(shape, d, room)]
     home = _taken(shape, dims, kept_order(shape), room)
     if shape[home.order[-1]] < LANES or not set(supported) <= set(home.dims):
@@ -51,7 +47,6 @@ def in_orders(shape: Shape, dims: tuple[int, ...], room: int = ROOM) -> tuple[Ta
 
 
 def waste(shape: Sequence[int], order: Sequence[int]) -> float:
-    """Register elements per array element, for dimensions in that order."""
     rows, lanes = (shape[d] for d in order[-2:])
     return _padding(rows, SUBLANES) * _padding(lanes, LANES)
 
@@ -75,7 +70,7 @@ def _ending(ndim: int, ends: Sequence[int]) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def kept_order(shape: Shape) -> tuple[int, ...]:
-    """The order of dimensions that a TPU chooses for an array (libtpu 0.0.52).
+    """The order that a TPU chooses for an array (libtpu 0.0.52).
 
     A register holds 8 positions of one dimension and 128 of another: the two with the least padding, by default the
     last two. (2048, 64, 64) is stored as (64, 64, 2048).
@@ -101,8 +96,8 @@ def run_in_orders(planes: Planes, dims: Sequence[int], sign: int, room: int, int
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
     """Transforms dimensions of float32 planes.
 
-    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs one pass over memory for each of `passes`. The transpose
-    is the transform with the other sign.
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled, in one pass over memory for each of `passes`. The transpose
+    has the other sign.
     """
 
     def by_kernels(planes: Planes) -> Planes:
@@ -122,7 +117,7 @@ def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interp
 def fft_between(
     given: Planes | Pieces, dims: Sequence[int], sign: int, room: int, ports: Ports = PLANES, interpret: bool = False
 ) -> Planes:
-    """Transforms a block, or some rows of it, to planes, or to one array (parts, planes, *sizes)."""
+    """Transforms a block, or some rows, to planes, or to one array (parts, planes, *sizes)."""
     pieces = given if isinstance(given, Pieces) else None
     arrays, block = (given.arrays, given.shape) if isinstance(given, Pieces) else (given, given[0].shape)
     ports = ports._replace(came=pieces.came if pieces else None)
@@ -157,7 +152,7 @@ def fft_between(
 def real_fft(
     planes: Planes, many: int, length: int, sign: int, room: int, onto_real: bool, interpret: bool = False
 ) -> Planes:
-    """Transforms the last one or two dimensions between real lines, one plane, and half spectra, two (RealEngine).
+    """Transforms the last dimensions between real lines, one plane, and half spectra, two.
 
     The transpose is the opposite with the other sign.
     """

@@ -5,14 +5,11 @@
 
 for points k on lanes, cells b of the last dimension on sublanes, and cells a of the other dimensions, which a product
 sums over (strips.py). The next strip is copied while one is interpolated. Strips overlap, so spreading copies one in
-only after the previous one is copied back. The copy in starts when half of the chunks are done; the copy back overlaps
-the next strip.
+only after the previous one is copied back; it starts when half of the chunks are done.
 
-Operands and results are those of nufft/grid/gridding.py; tiles are those of `form.tpu_form`, chunks have 128 points.
-The surrounding program splits and joins complex numbers, which TPUs lack. A chunk costs the weights of its points
-(vector unit: 16 to 28 operations for each row of its tables), and 12 depth x cells x 128 products a coil (matrix
-units): 0.55 to 1.7 cycles a point of a full chunk on v5e, by the compiled schedules (libtpu 0.0.52, modelled: nothing
-ran on a TPU).
+Operands and results are those of nufft/grid/gridding.py, with tiles of `form.tpu_form` and chunks of 128 points. A
+chunk costs the weights of its points (vector unit: 16 to 28 operations for each row of its tables), and 12 depth x
+cells x 128 products a coil (matrix units).
 """
 
 import functools
@@ -92,7 +89,7 @@ def _closed(plane: Array, shape: Shape) -> Array:
 
 
 def _slow_shape(shape: Shape, strip: Strip) -> tuple[int, int, int, int]:
-    """Shape of a block's plane in slow memory: copies of strips start at a row that is a multiple of 8."""
+    """A block's plane in slow memory: strips are copied from a row that is a multiple of 8."""
     lead, rows, _ = _three(shape)
     return max(lead, strip.lead), strip.lane_tiles, rounded(rows + strip.fetched, SUBLANES), LANES
 
@@ -102,7 +99,7 @@ def _three(shape: Shape) -> tuple[int, ...]:
 
 
 def _points(slots: Slots) -> tuple[Array, Array]:
-    """First cells from those of the chunk's tile, and offsets, as (d, chunks, 128); empty slots are far away."""
+    """First cells relative to the tile's, and offsets, (d, chunks, 128); empty slots are far away."""
     (chunks, d), fill = slots.start.shape, ((0, 0), (0, -slots.start.shape[0] % MANY), (0, 0))
     cell, offset = (x.T.reshape(d, chunks, LANES) for x in (slots.cell, slots.offset))
     first = jnp.where(cell < 0, EMPTY, cell - slots.start.T[:, :, None])
@@ -181,7 +178,7 @@ def _interpolate(*refs: Ref, task: Task) -> None:
 
 
 def _transpose(raw: Ref, transposed: Ref, row: Array, strip: Strip) -> None:
-    """Moves the last dimension to sublanes; parts stay in float32, so that any sublane can be the first."""
+    """Moves the last dimension to sublanes, in float32, so that any sublane can be the first."""
     copies, lane = max(1, LANES // strip.depth), lax.broadcasted_iota(jnp.int32, (LANES, LANES), 1)
 
     def tile(t: Array, lanes: Ref) -> None:
@@ -258,7 +255,7 @@ def _spread(*refs: Ref, task: Task) -> None:
 
 
 def _cells(rows: Array, left: Array, strip: Strip) -> list[Array]:
-    """Sums of a chunk: (planes x cells, 128) for each 128 of the depth, with parts of the weights side by side."""
+    """Sums of a chunk: (planes x cells, 128) for each 128 of the depth."""
     of_rows, of_left, size = strips.parts(rows), strips.parts(left), rows.shape[0]
     totals = [jnp.zeros((size, LANES), jnp.float32)] * strip.wide
     for j in range(0, 3, strip.copies):

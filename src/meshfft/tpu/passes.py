@@ -2,8 +2,7 @@
 
     planes or pieces -> kernels -> planes or (parts, planes, *sizes)
 
-The choice needs the fewest passes: the last two dimensions at once if fast memory holds a plane, then the rest. Host
-integers, except in `run`.
+The last two dimensions share a pass if fast memory holds a plane.
 """
 
 import dataclasses
@@ -26,7 +25,7 @@ ROOM = 100 * 2**20  # default bytes of fast memory
 
 
 class KernelPass(NamedTuple):
-    """A kernel as in lines/short.py, or the two of lines/long_columns.py."""
+    """A kernel of lines/short.py, or the two of lines/long_columns.py."""
 
     kinds: tuple[str, ...]
     lengths: tuple[int, ...]
@@ -48,7 +47,7 @@ class ShortKernel(NamedTuple):
 
 
 def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
-    """Whether lines have kernels in fast memory: no prime above 7, multiples of 8 in the last two dimensions."""
+    """Whether lines have kernels: no prime above 7, multiples of 8 in the last two dimensions."""
     return shape[dim] == 1 or _of_lines(tuple(shape), dim, room) is not None
 
 
@@ -82,7 +81,6 @@ def _of_lines(shape: Shape, dim: int, room: int) -> KernelPass | None:
 
 
 def is_direct(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> bool:
-    """Whether kernels read and write like this without copies around them."""
     if not all(supports(shape, dim, room) for dim in dims):
         return False
     own = [(one, part) for one, part in passes_between(shape, dims, room, ports) if part != PLANES]
@@ -90,7 +88,7 @@ def is_direct(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> boo
 
 
 def passes_between(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> list[tuple[KernelPass, Ports]]:
-    """Passes and their ports: the first transforms the dimension in pieces, the last the dimension in parts."""
+    """The first pass transforms the dimension in pieces, the last the dimension in parts."""
     came, sent = (None if port is None else port[0] for port in (ports.came, ports.sent))
     order = sorted(passes(shape, dims, room), key=lambda one: (sent in one.dims) - (came in one.dims))
     first, last = ports._replace(sent=None), Ports(sent=ports.sent)
@@ -108,7 +106,6 @@ def run(
     ports: Ports = PLANES,
     interpret: bool = False,
 ) -> tuple[Array, ...]:
-    """Transforms dimensions of a block of that shape by kernels alone."""
     for one, own in passes_between(shape, dims, room, ports):
         kernels = kernels_of(one, shape, sign, room, own)
         assert kernels is not None, f"lines of {one.lengths} have no such kernel in {room} bytes"
@@ -117,7 +114,7 @@ def run(
 
 
 def kernels_of(one: KernelPass, shape: Shape, sign: int, room: int, ports: Ports) -> ShortKernel | LongKernels | None:
-    """The kernels of a pass with these ports, or None. Several small planes at once if the ports allow it."""
+    """The kernels of a pass, or None; several small planes at once if possible."""
     if len(one.kinds) == 2:
         return long_columns.kernels_of(shape, one.dims[0], sign, room, ports)
     rows, sent, flat = ports.rows, ports.sent, _is_flat(one, shape, ports)
@@ -175,7 +172,6 @@ def _target(kernel: Kernel, one: KernelPass, sent: tuple[int, int] | None) -> Bl
 
 
 def _is_flat(one: KernelPass, shape: Sequence[int], ports: Ports) -> bool:
-    """Whether array and ports are flat lines: whole leading rows, and parts of lines."""
     rows, sent = ports.rows is None or ports.rows.dim == 0, ports.sent is None or ports.sent[0] == len(shape) - 1
     return one.kind == "lane" and len(short.flattened(shape)) == 2 and rows and sent
 
@@ -185,7 +181,7 @@ def chunk_of(shape: Sequence[int], rows: Rows | None) -> tuple[int, ...]:
 
 
 def one_piece(shape: Sequence[int], ports: Ports) -> Ports:
-    """The ports that read one piece whole, if pieces of a block are such rows of it."""
+    """The ports that read one piece whole, if possible."""
     rows, came = ports.rows, ports.came
     if rows is None or came is None or came.dim != rows.dim or came.dim == came.source:
         return ports

@@ -2,12 +2,12 @@
 
     cycles = max(bundles a number, bytes a number / bytes a cycle) * numbers
 
-Bundles are VLIW instructions of the final schedule, with loops multiplied out; nothing ran on a TPU. FFTs are in
+Bundles are VLIW instructions of the compiled schedule, with loops multiplied out; nothing ran on a TPU. FFTs are in
 kernel_cycles.json (`python -m benchmarks kernels --table FILE`), wires in wire_cycles.json (`python -m benchmarks
-wire_kernels --table FILE`), each with the versions that made it. A number is complex, but real in kernels of wires and
-between real lines and half spectra; the last dimension is padded to 128.
+wire_kernels --table FILE`). A number is complex, but real in kernels of wires and real lines; the last dimension is
+padded to 128.
 
-A length that a table lacks is estimated: bundles of the nearest length, times the ratio of operations of their radices.
+For a length that a table lacks: bundles of the nearest length, times the ratio of operations of their radices.
 """
 
 import functools
@@ -21,7 +21,7 @@ from ..machine.chip import Chip
 from .lines.blocks import rounded
 from .lines.radices import LANES
 
-REAL_BYTES = 4  # of a number in a plane of float32
+REAL_BYTES = 4  # of a float32
 OPERATIONS = {2: 4.2, 3: 10.3, 5: 15.6, 7: 20.1}  # of butterflies and twiddles, a point and factor; a third of radix 8
 NEAREST = {  # kinds of similar cost; else sublane
     "twisted": "first",
@@ -66,7 +66,7 @@ def written(kind: str, lengths: tuple[int, ...]) -> float:
 
 
 def wire_cycles(chip: Chip, way: str, bits: int, rows: int, reals: int) -> int:
-    """Cycles to "encode" or "decode" real numbers as words, in tiles of some rows."""
+    """Cycles to "encode" or "decode" real numbers, in tiles of some rows."""
     known = wire_table().get(chip.name, wire_table()["v3"])[f"{way}{bits}"]
     return _cycles(chip, known[str(rows)], REAL_BYTES + word_bytes(bits), reals)
 

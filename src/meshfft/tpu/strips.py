@@ -1,14 +1,14 @@
 """Strips of a grid and chunks of 128 points in a kernel, one point to a lane: weights, and products of float32 numbers.
 
 A tile is T_1 x .. x T_d lowest cells, whose points touch A_i = T_i + W - 1 cells. Tiles that differ in the last
-dimension alone share a strip: A_1 x .. x A_(d-1) cells by the whole last dimension. It is copied once, while the strip
-before is processed, and transposed. Then the last dimension is on sublanes, where any cell can be the first, and the
+dimension alone share a strip: A_1 x .. x A_(d-1) cells by the whole last dimension. It is copied while the strip before
+is processed, and transposed: then the last dimension is on sublanes, where any cell can be the first, and the
 D = A_1 .. A_(d-1) cells of the other dimensions are on the lanes, which a product sums over:
 
     raw (planes, A_1, lane tiles, rows, 128)  ->  transposed (factor, plane, last dimension, 128 x wide)
 
-A float32 number is the exact sum of three truncated bfloat16 ones. Of the nine products of two such sums, six count
-(`TERMS`); the rest are 2^-24 of the whole. If D is small, several are side by side on the lanes in one product.
+A float32 number is the exact sum of three truncated bfloat16 ones. Six of the nine products of two such sums count
+(`TERMS`); the rest are 2^-24 of the whole. If D is small, several are side by side on the lanes.
 """
 
 import math
@@ -28,7 +28,7 @@ from .lines.blocks import rounded
 from .lines.memory import Ref
 from .lines.radices import LANES, SUBLANES
 
-SMALL = 12 * 2**20  # bytes of fast memory that every TPU can give; larger strips need more
+SMALL = 12 * 2**20  # bytes of fast memory that every TPU has
 COILS = 4  # most coils at a time
 MANY = 128  # chunks whose points are copied at once
 TERMS = ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0))  # parts of the strip and of the weights, largest first
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 class Strip(NamedTuple):
     lead: int  # cells of the first dimension, 1 in two dimensions
-    rows: int  # cells of the last but one, a multiple of 8
+    rows: int  # of the last but one, a multiple of 8
     cells: int  # of a chunk's tile in the last dimension, a multiple of 8
     lane_tiles: int  # of 128 cells of the last dimension
 
@@ -55,7 +55,6 @@ class Strip(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """Parts that fit side by side on the lanes."""
         return min(3, max(1, LANES // self.depth))
 
     @property
@@ -79,11 +78,10 @@ class Task(NamedTuple):
 
     @property
     def unrolled(self) -> int:
-        """Chunks in one loop body, for the compiler to interleave."""
         return max(4, 8 // self.coils) if self.d == 2 else max(2, 4 // self.coils)
 
     def scratch(self, adds: bool) -> list[tuple[int, ...]]:
-        """Shapes of the strip as copied, and of its lines or sums; interpolation copies a second strip ahead."""
+        """Shapes of the strip as copied, and of its lines or sums; interpolation copies a second one."""
         strip = self.strip
         raw = (2 * self.coils, strip.lead, strip.lane_tiles, strip.fetched, LANES)
         lines = (strip.wide, 2 * self.coils, strip.lane_tiles * LANES, LANES)
@@ -96,7 +94,6 @@ class Task(NamedTuple):
 
 
 def task_of(coils: int, shape: Shape, form: Form) -> Task:
-    """As many coils at a time as fit in small fast memory."""
     cells = [tile + form.reach - 1 for tile in form.tile]
     rows, last = (rounded(n, SUBLANES) for n in cells[-2:])
     strip = Strip(math.prod(cells[:-2]), rows, last, -(-(shape[-1] + last) // LANES))
@@ -106,17 +103,17 @@ def task_of(coils: int, shape: Shape, form: Form) -> Task:
 
 class Chunk(NamedTuple):
     last: Array  # first cell in the last dimension
-    following: Array  # the first chunk of the next strip, or the number of chunks
+    following: Array  # first chunk of the next strip, or the number of chunks
     parity: Array  # of the strip
-    lead: Array  # first cells of the strip in the first dimension
+    lead: Array  # first cell of the strip in the first dimension
     row: Array  # and in the second
-    then_lead: Array  # those of the next strip
+    then_lead: Array  # of the next strip
     then_row: Array
     fresh: Array  # whether the strip begins here
 
 
 def chunk_table(start: Array, count: Array) -> Array:
-    """The eight integers of each `Chunk`, (8, chunks), padded to a multiple of MANY."""
+    """The integers of each `Chunk`, (8, chunks), padded to a multiple of MANY."""
     chunks, d = start.shape
     number = jnp.arange(chunks, dtype=jnp.int32)
     lead = start[:, 0] if d == 3 else jnp.zeros_like(start[:, 0])
@@ -135,7 +132,7 @@ def chunk_at(table: Ref, i: Array) -> Chunk:
 
 
 def runs(count: Ref, run: Callable[[Array, Array], Array]) -> None:
-    """Calls run(first, end) over the chunks of this grid step; each call returns where the next begins."""
+    """Calls run(first, end) over this grid step's chunks; it returns the next first."""
     begin = pl.program_id(1) * MANY
     end = jnp.minimum(begin + MANY, count[0])
     lax.while_loop(lambda i: i < end, lambda i: run(i, end), begin)
@@ -144,7 +141,7 @@ def runs(count: Ref, run: Callable[[Array, Array], Array]) -> None:
 def each(
     first: Array, stop: Array, at_once: int, make: Callable[[Array], T], store: Callable[[Array, T], None]
 ) -> None:
-    """Makes and stores chunks; those of one loop body are all made before the first is stored."""
+    """Makes and stores chunks; a loop body makes all of its chunks before it stores one."""
 
     def some(i: Array, number: int) -> None:
         for u, made in enumerate([make(i + u) for u in range(number)]):
@@ -170,7 +167,7 @@ class Copies(NamedTuple):
 def copies(
     slow: Sequence[Ref], fast: Ref, done: Ref, where: tuple[Array, Array, Array], strip: Strip, back: bool = False
 ) -> Copies:
-    """Copies of a strip, which starts at a coil, lead and row, to fast memory or back."""
+    """Copies of a strip from a coil, lead and row to fast memory, or back."""
     coil, lead, row = where
     number = fast.shape[0] // 2
     rows = pl.ds(pl.multiple_of(row & -SUBLANES, SUBLANES), strip.fetched)
@@ -185,7 +182,7 @@ def copies(
 def weights(first: Ref, offset: Ref, i: Array, task: Task) -> tuple[Array, Array]:
     """A chunk's products of the leading windows, (depth, 128), and its last windows, (cells, 128).
 
-    A window has phi of some cells (sublanes) about points (lanes), which may touch cells from `first` on.
+    A window has phi of cells (sublanes) about points (lanes), which touch cells from `first` on.
     """
     strip, form, at = task.strip, task.form, pl.ds(i & (MANY - 1), 1)
 
@@ -220,7 +217,7 @@ def stacked(rows: Sequence[Array], height: int) -> Array:
 
 
 def product(left: Array, right: Array, over: int) -> Array:
-    """The product of bfloat16 numbers, summed in float32 over the left's lanes and a dimension of the right."""
+    """The product of bfloat16 numbers, summed in float32."""
     dims = (((1,), (over,)), ((), ()))
     left, right = left.astype(jnp.bfloat16), right.astype(jnp.bfloat16)
     return lax.dot_general(left, right, dims, preferred_element_type=jnp.float32)

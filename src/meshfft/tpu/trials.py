@@ -1,8 +1,7 @@
-"""Trials of kernels before their first use (kept.py), each on a small block.
+"""Trials of kernels (kept.py), each on a small block.
 
-A block of lines is as small as leaves the kernel the same: lines keep their length, and blocks of the kernel's grid
-their width. The last block reaches over the end if it does so in the whole. The reference is NumPy in float64; for
-words and points it is XLA.
+Lines keep their length, and blocks of the kernel's grid their width. The reference is NumPy in float64; for words and
+points it is XLA.
 """
 
 import dataclasses
@@ -179,7 +178,6 @@ Trials = tuple[LineTrial | RealTrial, ...]
 
 
 def of_lines(block: Shape, dims: tuple[int, ...], room: int, ports: Ports = PLANES) -> Trials:
-    """The kernels for a block, or for some rows of it, as in `fft_between`."""
     ports = one_piece(block, ports)
     shape = chunk_of(block, ports.rows)
     if ports != PLANES and is_direct(shape, dims, room, ports):
@@ -202,7 +200,7 @@ def of_points(coils: int, block: Shape, form: Form) -> tuple[PointTrial, ...]:
 
 
 def _small(one: KernelPass, shape: Shape, room: int, ports: Ports) -> LineTrial:
-    """The trial of one kernel, with every other dimension as short as leaves the kernel the same."""
+    """Every other dimension is as short as leaves the kernel the same."""
     came, sent = ports.came, ports.sent
     fixed = {*one.dims, *(() if came is None else (came.source, came.dim))}
     for dim in (d for d in range(len(shape)) if d not in fixed):
@@ -228,7 +226,7 @@ def _sizes(one: KernelPass, shape: Shape, dim: int, multiple: int) -> Iterator[i
 
 
 def _least(size: int, unit: int) -> int:
-    """The smallest size with every kind of block: a whole one, and the rest."""
+    """The smallest size with every kind of block: whole, and the rest."""
     return size if size < 2 * unit else unit + size % unit
 
 

@@ -2,8 +2,7 @@
 
     planes, tile by tile -> the largest of each run -> integers -> words      (and back)
 
-A grid step takes some shares, one group of runs (Tiled) and some rows. The numbers of a run or a word have the
-same place in several tiles, so that all operations are elementwise.
+A grid step takes some shares, one group of runs (Tiled) and some rows.
 """
 
 import functools
@@ -23,7 +22,7 @@ from ..numerics.split_complex import Planes
 from .lines.blocks import call
 from .lines.memory import Index, Indices, LineSpan, Ref
 
-BLOCK = 2**21  # most bytes of planes in a grid step: two are held, and two of words
+BLOCK = 2**21  # most bytes of planes in a grid step, which holds two, and two of words
 TileKernel = Callable[
     [Tiled, Sequence[Ref], Sequence[Ref], Index, LineSpan], None
 ]  # form, sources, targets, share, rows
@@ -144,7 +143,7 @@ def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
 
 
 def _runs(form: Tiled) -> Iterator[tuple[int, list[list[tuple[int, int]]]]]:
-    """First word of each run of a group, and the planes and positions that are packed together."""
+    """First word of each run of a group, and the planes and positions packed together."""
     inner = form.form
     step = form.coded.group // inner.planes
     size = inner.length // step

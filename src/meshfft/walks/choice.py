@@ -1,7 +1,4 @@
-"""The cheapest walk for a transform and a layout, or the reason why there is no walk. Cached.
-
-If the mesh axes of an even array do not divide its result, `_evasive` lists the layouts that the result may have.
-"""
+"""The cheapest walk for a transform and a layout, or the reason why there is none. Cached."""
 
 import contextlib
 import dataclasses
@@ -31,10 +28,10 @@ AT_ONCE = 4  # ranks besides the first that one search finds
 
 @functools.lru_cache(maxsize=1024)
 def find_walk(problem: Problem) -> Walk:
-    """The cheapest walk within the problem's error; method "auto" takes FFTs alone if the cheapest exceeds it.
+    """The cheapest walk within the problem's error; method "auto" takes only FFTs if the cheapest exceeds it.
 
-    If the problem is `even`, the result is even if any walk's is. Without a goal the result is cut like the input, or
-    in any way if the order is "any". An ending is priced with the walk. Raises ValueError if the method has no walk.
+    If the problem is `even`, so is the result, if any walk's is. Without a goal the result is cut like the input, or in
+    any way if the order is "any". An ending is priced with the walk. Raises ValueError if the method has no walk.
     """
     walk, options = _cheapest(problem), problem.options
     how = problem.itemsize, problem.machine.chip.rounding
@@ -59,7 +56,7 @@ def _cheapest(problem: Problem) -> Walk:
     problems = [dataclasses.replace(problem, goal=goal, even=even) for goal in goals]
     rank = problem.options.rank
     paths = [steps for one in problems for steps in _paths(one, rank)]
-    if not paths and even:  # no result is even: it is padded and cut like the input
+    if not paths and even:  # the result is padded, and cut like the input
         return _cheapest(dataclasses.replace(problem, even=False, ending=None))
     if not paths:
         raise ValueError(_no_walk(problems[-1]))
@@ -75,7 +72,7 @@ def price_of(walk: Walk, machine: Machine, itemsize: int) -> float:
 
 
 def _paths(problem: Problem, rank: int) -> list[tuple[Step, ...]]:
-    """The paths among which that of a rank is; one search finds those of neighbouring ranks."""
+    """The paths among which a rank's is; one search finds several ranks."""
     return _ranked(dataclasses.replace(problem, options=problem.options._replace(rank=0)), -(-rank // AT_ONCE))
 
 
@@ -104,7 +101,7 @@ def followed(walk: Walk, move: Walk) -> Walk:
 
 @functools.lru_cache(maxsize=1024)
 def framed(walk: Walk, widths: tuple[tuple[int, int], ...]) -> Walk:
-    """The walk of arrays with margins: these are dropped first, and added as zeros last."""
+    """The walk for arrays with margins, dropped first and added as zeros last."""
     for dim, width in widths:
         size, parts = walk.end.shape[dim], walk.end.parts[dim]
         if size % parts or walk.end.block[dim] * parts != size:
@@ -118,7 +115,7 @@ def framed(walk: Walk, widths: tuple[tuple[int, int], ...]) -> Walk:
 
 
 def _unread(problem: Problem) -> Iterator[Bands]:
-    """Steps that clear rows a matrix does not read, so that they do not affect the scales of lossy messages."""
+    """Steps that clear rows a matrix does not read: they would change the scales of lossy messages."""
     start, transform = problem.start, problem.transform
     for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
         if problem.wires.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:
@@ -126,15 +123,15 @@ def _unread(problem: Problem) -> Iterator[Bands]:
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:
-    """The layout of the result, cut like the input."""
     return resized(layout, transform.dims, transform.lengths)
 
 
 def goal_of(
     start: Layout, transform: Transform, order: str, out_spec: Spec | None, sizes: Mapping[str, int]
 ) -> Layout | None:
-    """The caller's layout, or the layout that the real array of a half spectrum had; None leaves it to the walk. Raises
-    ValueError or TypeError if the spec does not fit or contradicts the order."""
+    """The caller's layout, or that of a half spectrum's real array; None leaves it to the walk. Raises ValueError or
+    TypeError if the spec does not fit or contradicts the order.
+    """
     natural = natural_end(start, transform)
     if out_spec is not None:
         if order == "any":
@@ -145,7 +142,7 @@ def goal_of(
 
 
 def recut(layout: Layout, spec: Spec, sizes: Mapping[str, int]) -> Layout:
-    """The layout with its mesh axes on other dimensions; ValueError for others than its axes."""
+    """The layout with its mesh axes on other dimensions; ValueError for other axes."""
     goal = from_spec(layout.shape, sizes, spec)
     if goal.mesh_axes != layout.mesh_axes:
         raise ValueError(
@@ -156,8 +153,9 @@ def recut(layout: Layout, spec: Spec, sizes: Mapping[str, int]) -> Layout:
 
 
 def _evasive(layout: Layout) -> list[Layout]:
-    """Even layouts after innermost axes leave dimensions that they do not divide. If possible they become the outermost
-    axes of a dimension that is cut already, as `_returned` expects."""
+    """Even layouts after innermost axes leave dimensions that they do not divide, if possible to become the outermost
+    axes of a cut dimension, as `_returned` expects.
+    """
     moving: list[Cut] = []
     for dim, cuts in enumerate(layout.cuts):
         kept = _kept(layout.shape[dim], cuts)
@@ -176,9 +174,10 @@ def _kept(size: int, cuts: Sequence[Cut]) -> int:
 
 
 def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str]) -> Layout | None:
-    """The layout of the real array of a half spectrum, if axes of the halved dimension had to move. Such axes precede
-    the axes of another dimension, so mesh order decreases exactly once there; the axes before that step move back. None
-    without such a step, if sizes do not divide, or if the half spectrum could have kept the axes."""
+    """The layout of a half spectrum's real array, if axes of the halved dimension had to move. They precede another
+    dimension's axes, so mesh order decreases exactly once there; the axes before that step move back. None without such
+    a step, if sizes do not divide, or if the half spectrum could have kept the axes.
+    """
     for dim, cuts in enumerate(layout.cuts):
         rank = [order.index(cut.axis) for cut in cuts]
         steps = [j for j in range(1, len(rank)) if rank[j] < rank[j - 1]]
@@ -193,7 +192,7 @@ def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str
 
 
 def _cut_by(layout: Layout, dim: int, cuts: Sequence[Cut]) -> Layout:
-    """The layout with a dimension cut evenly by these axes, outermost first."""
+    """The layout with a dimension cut evenly by these axes."""
     size = layout.shape[dim]
     return layout.replace(dim, size, even_cuts(size, [(cut.axis, cut.parts) for cut in cuts]))
 

@@ -1,4 +1,4 @@
-"""Pictures of a walk: the blocks of the devices, each in its colour, before and after every step."""
+"""Pictures of a walk: each device's blocks in its colour, before and after every step."""
 
 import colorsys
 import itertools
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours for the colour-blind (Color Universal Design, 2008).
+# Okabe and Ito, Color Universal Design, 2008: distinct for the colour-blind.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
 MOST_DEVICES, MOST_NUMBERED = 256, 64
 DEPTH = 0.35  # shift of the third dimension to the right and up, relative to a side
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Face(NamedTuple):
-    """A side of a block towards the viewer: its corners, x to the right and y down, its device, and its lightening."""
+    """A visible side of a block: corners, x to the right and y down, device, and lightening."""
 
     corners: list[np.ndarray]
     device: int
@@ -48,7 +48,7 @@ ALONE = [Part(0.0, 1.0, 0)]
 
 
 def owners(layout: Layout, sizes: Mapping[str, int]) -> np.ndarray:
-    """The device of each block, by shards along the dimensions; the first along idle axes."""
+    """The device of each block by shards; the first along idle axes."""
     names = list(sizes)
     cutting = [names.index(axis) for axes in layout.axes for axis in axes]
     idle = [at for at in range(len(names)) if at not in cutting]
@@ -61,7 +61,7 @@ def shown(layout: Layout) -> tuple[int, ...]:
 
 
 def faces(layout: Layout, sizes: Mapping[str, int]) -> list[Face]:
-    """The sides to draw of all nonempty blocks; hidden dimensions at their first shard."""
+    """The visible sides of nonempty blocks; hidden dimensions at their first shard."""
     dims, held = shown(layout), owners(layout, sizes)
     held = held[tuple(slice(None) if dim in dims else 0 for dim in range(layout.ndim))]
     whole, edges = (1,) * (len(dims) < 2), [_parts(layout, dim) for dim in dims]
@@ -75,7 +75,7 @@ def faces(layout: Layout, sizes: Mapping[str, int]) -> list[Face]:
 
 
 def colour(device: int, count: int, light: float = 0.0) -> str:
-    """A colour for each device, as #rrggbb: one of COLOURS, or a hue for more devices."""
+    """A device's colour as #rrggbb: one of COLOURS, or a hue for more."""
     named = COLOURS[device % len(COLOURS)]
     rgb = [int(named[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     if count > len(COLOURS):
@@ -93,7 +93,7 @@ def check_drawable(shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
 
 
 def svg(layout: Layout, sizes: Mapping[str, int]) -> str:
-    """A small picture of the blocks for a page, with device names as tooltips; empty for many devices."""
+    """A small picture for a page, with device names as tooltips; empty for many devices."""
     count = math.prod(sizes.values())
     if count > MOST_DEVICES:
         return ""
@@ -129,7 +129,6 @@ def draw(figure: "Figure", walk: Walk, sizes: Mapping[str, int]) -> None:
 
 
 def show(walk: Walk, sizes: Mapping[str, int], title: str) -> "Figure":
-    """A figure of pyplot with the pictures of a walk, in a window if matplotlib has one."""
     check_drawable(walk.start.shape, sizes)
     pyplot, tall = need("matplotlib.pyplot", PURPOSE), -(-len(walk.layouts) // WIDE)
     figure = pyplot.figure(figsize=(3.0 * WIDE, 3.4 * tall), layout="constrained")

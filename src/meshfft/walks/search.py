@@ -1,9 +1,9 @@
 """The search: the cheapest walk between two layouts over every step of a method.
 
-A node is (layout, dimensions transformed), an edge is a step priced in modelled seconds. Dijkstra's algorithm finds the
-shortest path, with a lower bound on the remaining cost (A*). Slabs, pencils, blocks, mixed algorithms, output orders
-and idle mesh axes are all paths. Steps after a transform, such as interpolation, are priced at each final layout; a
-step that does all of it at once, such as the sum at scattered points, is one more edge.
+A node is (layout, dimensions transformed), an edge a step priced in modelled seconds. Dijkstra's algorithm, with a
+lower bound on the remaining cost (A*), finds the shortest path; slabs, pencils, blocks and mixed algorithms are all
+paths. Steps after a transform, such as interpolation, are priced at each final layout; a step that does all at once is
+one more edge.
 """
 
 import bisect
@@ -44,15 +44,16 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "cooley-tukey": (*LOCAL, PhaseFFT, PackedFFT),
     "kdft": (RingDense, KeptDense, Exchange),
 }
-WHOLE = (SixStep, PackedFFT)  # need their dimension to have the length of its matrix; it may be padded or cropped first
+WHOLE = (SixStep, PackedFFT)  # their dimension must have its matrix's length; it may be padded or cropped first
 BUDGET = 50_000  # edges, about a second
 Node = tuple[Layout, frozenset[int]]
 
 
 def search(problem: Problem, count: int = 1) -> list[tuple[Step, ...]]:
-    """Steps of the cheapest walks, at most `count` and cheapest first; of walks with one price, such as those that take
-    the same steps in another order, one. Steps that exceed a device's memory are a last resort. If nodes are too many
-    (five dimensions over four mesh axes), the bound is weighted more, and the walks are good rather than best."""
+    """Steps of at most `count` walks, cheapest first; of walks with equal prices, only one. Steps that exceed a
+    device's memory are a last resort. With too many nodes (five dimensions over four mesh axes) the bound is weighted
+    more, and walks are good rather than best.
+    """
     capacity = problem.machine.chip.capacity
     for memory in (math.inf,) if capacity is None else (capacity.value, math.inf):
         for weight, budget in ((1, BUDGET), (3, BUDGET), (10, BUDGET), (100, math.inf)):
@@ -68,13 +69,12 @@ class _TooManyError(Exception):
 
 
 class _Cheapest:
-    """The lowest prices of each node, at most `count`; of several, no two alike."""
+    """The `count` lowest prices of each node, no two alike."""
 
     def __init__(self, count: int) -> None:
         self.count, self.prices = count, dict[object, list[float]]()
 
     def most(self, node: object) -> float:
-        """The price that a new one must be below."""
         prices = self.prices.get(node, [])
         return prices[-1] if len(prices) == self.count else math.inf
 
@@ -127,13 +127,13 @@ def _search(problem: Problem, memory: float, weight: float, budget: float, count
 
 
 def _nodes(problem: Problem, path: tuple[Step, ...]) -> set[Node]:
-    """The nodes of a path; one that returns to them is no walk of its own."""
+    """A path's nodes; a path back to one is no new walk."""
     done = itertools.accumulate(path, lambda done, step: done.union(step.dims), initial=frozenset[int]())
     return set(zip(reached(problem.start, path), done, strict=True))
 
 
 def _ended(problem: Problem, layout: Layout, cost: float, most: float) -> float:
-    """The price with the steps after the transform; if it is `most` or more, a lower bound on it."""
+    """The price with the steps after the transform; if it is `most` or more, a lower bound."""
     if problem.ending is None:
         return cost
     cheap = getattr(problem.ending, "least", problem.ending)  # a bound: steps for known points count them
@@ -142,7 +142,7 @@ def _ended(problem: Problem, layout: Layout, cost: float, most: float) -> float:
 
 
 def _at_once(problem: Problem, memory: float) -> list[tuple[float, tuple[Step, ...]]]:
-    """The cheapest step that takes the input straight to the end, and its price."""
+    """The cheapest step straight to the end, and its price."""
     works = [(step.work(problem.start, problem.itemsize, problem.machine.chip), step) for step in problem.instead]
     prices: list[tuple[float, tuple[Step, ...]]]
     prices = [(problem.machine.price(work), (step,)) for work, step in works if work.peak_bytes <= memory]
@@ -150,7 +150,7 @@ def _at_once(problem: Problem, memory: float) -> list[tuple[float, tuple[Step, .
 
 
 def _renamed(node: Node) -> object:
-    """A key for nodes that differ only in axis names: without a goal and a network, their remaining costs are equal."""
+    """A key for nodes that differ only in axis names, which cost the same without a goal and a network."""
     layout, done = node
     names = dict[str, int]()
     cuts = [[(names.setdefault(cut.axis, len(names)), cut.parts, cut.span) for cut in one] for one in layout.cuts]
@@ -158,7 +158,7 @@ def _renamed(node: Node) -> object:
 
 
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
-    """Steps from a layout; after padding or cropping a dimension, only the steps that needed it."""
+    """Steps from a layout; after padding or cropping a dimension, only those that needed it."""
     waiting = {dim: matrix for dim, matrix in todo.items() if layout.shape[dim] != problem.start.shape[dim]}
     for kind in METHODS[problem.options.method]:
         if not waiting or kind in WHOLE:
@@ -168,8 +168,7 @@ def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterat
 
 
 def _pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
-    """Bands that pad or crop a cut dimension to its matrix's columns, if a step of this kind then applies. A half
-    spectrum is excluded: a ring that reads it in place was faster on CPUs."""
+    """Bands that pad or crop a cut dimension to its matrix's columns, for steps of this kind. Not for half spectra."""
     for dim, matrix in ready(todo).items():
         old, new = layout.shape[dim], matrix.columns
         if old != new and layout.parts[dim] > 1 and matrix.becomes != "real":
@@ -195,10 +194,10 @@ def _price(problem: Problem, layout: Layout, steps: tuple[Step, ...]) -> float:
 class _Ahead:
     """A lower bound on the remaining seconds at a node.
 
-    A dimension still to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's,
-    that cut must leave; a dimension that lacks a cut of the goal's must receive it. One move cannot do both: axes that
-    leave are cut outside axes that return with them. If one exchange may do several moves, `_moves` counts exchanges,
-    and `_mixed` combines rings with opened dimensions.
+    A dimension to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's, that cut
+    must leave; a cut that only the goal has must arrive. One move cannot do both: axes that leave are cut outside axes
+    that return with them. If one exchange may do several moves, `_moves` counts exchanges, and `_mixed` combines rings
+    with opened dimensions.
     """
 
     def __init__(self, problem: Problem, shape: tuple[int, ...]) -> None:
@@ -225,7 +224,7 @@ class _Ahead:
         return min(opened, rings, self._mixed(local, cut, layout.ndim - 1) if len(cut) > 1 else math.inf)
 
     def _total(self, seconds: dict[int, float]) -> float:
-        """Seconds for several dimensions in sequence; a dimension that grows adds lines to later ones."""
+        """Seconds for several dimensions in sequence; one that grows adds lines to later ones."""
         lines = itertools.accumulate(sorted(self.growth[d] for d in seconds), operator.mul, initial=1.0)
         return sum(map(operator.mul, sorted(seconds.values(), reverse=True), lines))
 
@@ -241,7 +240,7 @@ class _Ahead:
         return least + min(ring[last], others + self.strided * (1 + returns))
 
     def _moves(self, layout: Layout, cut: list[int]) -> float:
-        """Exchanges without rings: one opens a dimension, another cuts it again, and a single one cannot open all."""
+        """Exchanges without rings: one opens a dimension, another cuts it again; a single one cannot open all."""
         last, goal = layout.ndim - 1, self.problem.goal
         cuts = [*map(real_cuts, layout.cuts)]
         wanted = cuts if goal is None else [*map(real_cuts, goal.cuts)]

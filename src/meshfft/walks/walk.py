@@ -1,7 +1,6 @@
 """A walk: steps through layouts, from the input to the result.
 
-Reversed and transposed steps give the transposed matrix, their conjugates the adjoint; the inverse is the adjoint with
-another scale.
+Reversed, transposed steps give the transposed matrix, their conjugates the adjoint; the inverse is the scaled adjoint.
 """
 
 import dataclasses
@@ -34,17 +33,14 @@ MATCHED_CHUNKS = 32  # most chunks of a block
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Walk:
-    """Steps from a layout, and a factor for the result."""
-
-    start: Layout  # of the input
+    start: Layout
     steps: tuple[Step, ...]
-    scale: float = 1.0  # factor of the result
+    scale: float = 1.0  # of the result
     planes: bool = False  # all steps use split complex: a complex array is split once and joined once
     real: bool = False  # the input is real
 
     @functools.cached_property
     def layouts(self) -> tuple[Layout, ...]:
-        """The layout before each step, and after the last."""
         return reached(self.start, self.steps)
 
     @property
@@ -61,7 +57,7 @@ class Walk:
 
     @property
     def taking(self) -> tuple[tuple[int, Takes, Layout], ...]:
-        """(slot, step, layout before it) for each step with an operand."""
+        """(slot, step, layout before it) for steps with an operand."""
         slots = ((slot_of(step), step.takes, layout) for step, layout in self.pairs)
         return tuple((slot, step, layout) for slot, step, layout in slots if step and slot is not None)
 
@@ -74,8 +70,9 @@ class Walk:
         return tuple(size == 1 for size in sizes)
 
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
-        """Cost of each step on one device; a complex number has `itemsize` bytes. Without a matrix unit, rings that are
-        not last also hold the walk's result."""
+        """Each step's cost on one device, for complex numbers of `itemsize` bytes. Without a matrix unit, all rings but
+        a last one also hold the walk's result.
+        """
         sizes = [itemsize // 2 if real else itemsize for real in self.reals]
         blocks = [math.prod(at.block) * size for at, size in zip(self.layouts, sizes, strict=True)]
         works, last = list[Work](), len(self.steps) - 1
@@ -87,9 +84,10 @@ class Walk:
         return tuple(works)
 
     def _beside_on_cpu(self, j: int, work: Work, blocks: Sequence[int]) -> int:
-        """Bytes that XLA holds on CPUs beside step j: the input, for a product, or as far as it exceeds the step's own
+        """Bytes that XLA holds on CPUs beside step j: the input, for a product, or as far as it exceeds the step's
         block; and the walk's result, for a ring, or if a block next to the step does not fit into its memory. A packed
-        exchange that is not first holds one more block."""
+        exchange that is not first holds one more block.
+        """
         (step, layout), last, came, result = self.pairs[j], len(self.steps) - 1, blocks[0], blocks[-1]
         product, between = work.matrix_flops > 0, blocks[max(j, 1) : min(j + 2, last + 1)]
         held = (product or work.hops > 0) and (j < last or self.scale != 1)
@@ -103,9 +101,10 @@ class Walk:
         return total(self.works(itemsize, chip))
 
     def compiler_options(self, itemsize: int, chip: Chip, plain: bool = True, beside: int = 0) -> CompilerOptions:
-        """The chip's options, plus a heap chunk size if all arrays between the steps fit in a chunk; the compiler warns
-        of larger arrays. If `plain`, the input and the result are one complex array of the computed type, which may
-        stay in chunks. Conversions or arithmetic around the walk need a block, and arrays of `beside` bytes."""
+        """The chip's options, plus a heap chunk size if all arrays between the steps fit in a chunk (the compiler warns
+        of larger ones). If `plain`, input and result are one complex array of the computed type and may stay in chunks.
+        Conversions or arithmetic around the walk need a block, and arrays of `beside` bytes.
+        """
         each = [step.chunked.held(layout, itemsize) if step.chunked else None for step, layout in self.pairs]
         held = [one for one in each if one is not None]
         if len(held) < len(each) or len({len(step.dims) > 0 for step in self.steps}) < 2:  # or all is done in place
@@ -137,10 +136,10 @@ class Walk:
             error = r max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + condition (prod (1 + lost_i) - 1)
 
         `rounding` is r, a chip's. `scaled` is the rounding of a factor that is no power of two and of its products.
-        Losses of messages are bounds, so they add up. Steps that keep norms up to a factor keep a relative error.
-        Others multiply it by at most `condition`, the ratio of their extreme singular values: sqrt(2) for half spectra,
-        and for cosine transforms set by their ends. For cropped results and arbitrary points it is unknown and taken as
-        1. Imaginary parts that a real result drops are not counted.
+        Steps that keep norms up to a factor keep a relative error; others multiply it by at most `condition`, the ratio
+        of their extreme singular values: sqrt(2) for half spectra, and for cosine transforms set by their ends. It is
+        unknown, and taken as 1, for cropped results and arbitrary points. Imaginary parts that a real result drops are
+        not counted.
         """
         scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
         error = Error.of_all(step.error(layout, itemsize) for step, layout in self.pairs)
@@ -159,7 +158,7 @@ class Walk:
         return dataclasses.replace(self, steps=tuple(steps))
 
     def apply(self, block: Block, *operands: object) -> Block:
-        """Applies the steps to one device's block; `operands` are indexed by slot."""
+        """Applies the steps to a device's block; `operands` are indexed by slot."""
 
         def run(block: Block | Pieces) -> Block:
             for j, (step, layout) in enumerate(self.pairs):
@@ -187,7 +186,7 @@ class Walk:
         return self.transpose().conjugate()
 
     def inverse(self, scale: float) -> "Walk":
-        """The walk back by the inverse matrix; `scale` completes the steps' own inverses."""
+        """The walk back; `scale` completes the steps' own inverses."""
         return self._back(tuple(step.invert(layout) for step, layout in self.pairs), scale)
 
     def _back(self, steps: tuple[Step, ...], scale: float) -> "Walk":
@@ -198,15 +197,15 @@ class Walk:
         return dataclasses.replace(self, start=start, steps=tuple(step.insert(dim) for step in self.steps))
 
     def stages(self) -> tuple["Walk", ...]:
-        """A walk for each step; in sequence they do the same."""
         scales = (*[1.0] * (len(self.steps) - 1), self.scale)
         parts = zip(self.pairs, scales, self.reals[:-1], strict=True)
         return tuple(Walk(at, (step,), by, self.planes, real) for (step, at), by, real in parts)
 
 
 def fused(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, ...]:
-    """The steps, adapted to their neighbours. Exchanges send chunks of one size if they can, and local steps cut blocks
-    like the exchange beside them. The compiler then drops each join that the next step cuts again."""
+    """The steps, adapted to their neighbours. Exchanges send chunks of one size if possible, and local steps cut blocks
+    like the exchange beside them; the compiler then drops each join that the next step cuts again.
+    """
     every, sending = list(steps), dict[int, tuple[Chunked, Layout, tuple[int, ...]]]()
     for j, (step, at) in enumerate(Walk(start, steps).pairs):
         if step.chunked and (share := step.chunked.sent(at)) is not None:
@@ -218,8 +217,9 @@ def fused(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, 
 
 
 def _chunks(sending: Sequence[tuple[Chunked, Layout, tuple[int, ...]]], itemsize: int) -> list[tuple[int, ...]]:
-    """Shape that each exchange sends to a device at a time: one shape for all if that leaves few chunks. Large blocks
-    halve it, so that one half is sent while the other is computed."""
+    """Shape that each exchange sends to a device at a time: one for all if that leaves few chunks. Large blocks halve
+    it, to compute one half while the other is sent.
+    """
     shares = [share for *_, share in sending]
     nbytes = min((math.prod(at.block) for _, at, _ in sending), default=0) * itemsize
     if nbytes < MATCHED_BYTES:

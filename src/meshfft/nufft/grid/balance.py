@@ -3,9 +3,8 @@
     every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
     every device:    block' = block, followed in its first dimension by rows of all received tiles
 
-A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner cuts the tiles under lent
-chunks out of its block, with halo, and sends them; the helper interpolates and holds the values. Type 1 runs in
-reverse. Invariant: tiles that pad a message have no points, so they add nothing. Host only, O(M).
+A crowded owner sends tiles with halo; the helper interpolates and holds the values. Tiles that pad a message have no
+points.
 """
 
 import dataclasses
@@ -29,11 +28,11 @@ class Round(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lent:
-    tables: Tables[np.ndarray]  # chunks that each device keeps, then borrowed ones
-    rounds: tuple[Round, ...]  # tile i of a round is received behind the tiles of earlier rounds
-    order: np.ndarray  # slot of each point among those of all devices
+    tables: Tables[np.ndarray]  # of chunks that each device keeps, then of borrowed ones
+    rounds: tuple[Round, ...]  # in the order in which their tiles are appended
+    order: np.ndarray  # slot of each point
     load: np.ndarray
-    rows: int  # first-dimension rows for tiles, behind a block
+    rows: int  # of tiles, behind a block
     at: np.ndarray  # first cell (tiles, d) of each received tile, in the block with halo and tiles
 
 
@@ -41,14 +40,14 @@ class _Loan(NamedTuple):
     owner: int
     helper: int
     chunk: np.ndarray  # numbers among the owner's chunks
-    tile: np.ndarray  # tile of every chunk, from 0
+    tile: np.ndarray  # of every chunk, from 0
     start: np.ndarray  # first cells (tiles, d), in the owner's block
 
 
 def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL) -> Lent:
-    """Lends chunks until no device has much more than the mean number; no rounds if none has.
+    """Lends chunks until no device has much more than the mean number.
 
-    A point may touch `reach` cells along each dimension; `block` is the shape of a device's block with its halo.
+    A point touches up to `reach` cells along each dimension; `block` is the shape of a device's block with halo.
     """
     tables, devices = placed.tables, len(placed.tables.count)
     each, chunk = tables.start.shape[1], placed.chunk
@@ -76,7 +75,7 @@ def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL)
 
 
 def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, np.ndarray]:
-    """Rows behind a block that hold the tiles side by side, and the first cell of each tile."""
+    """Rows behind a block that hold the tiles side by side, and each tile's first cell."""
     beside = [size // cell for size, cell in zip(block[1:], cells[1:], strict=True)]
     bands = -(-tiles // max(math.prod(beside), 1))
     index = np.stack(np.unravel_index(np.arange(tiles), (max(bands, 1), *beside)), 1)
@@ -84,7 +83,6 @@ def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple
 
 
 def _loans(tables: Tables[np.ndarray], goal: float) -> list[_Loan]:
-    """Loans from the most crowded owner to the least loaded device, fullest tiles first."""
     mean = tables.count.mean()
     top = max(math.ceil(mean), int(goal * mean))
     rooms = [(int(load) - top, device) for device, load in enumerate(tables.count) if load < top]
@@ -148,7 +146,7 @@ def _ragged(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def _chosen(tables: Tables[np.ndarray], source: np.ndarray, chunk: int) -> Tables[np.ndarray]:
-    """Tables of the chunks `source` (devices, chunks), numbered over all devices; -1 is empty."""
+    """Tables of the chunks `source` (devices, chunks); -1 is empty."""
 
     def rows(values: np.ndarray, slots: int, empty: int) -> np.ndarray:
         width = values.shape[2:]
@@ -166,7 +164,6 @@ def _chosen(tables: Tables[np.ndarray], source: np.ndarray, chunk: int) -> Table
 
 
 def _moved_to(tables: Tables[np.ndarray], tile: np.ndarray, at: np.ndarray, chunk: int) -> Tables[np.ndarray]:
-    """Tables with the chunks of borrowed tiles at the received places; tile -1 is not borrowed."""
     borrowed = tile >= 0
     start = tables.start.copy()
     start[borrowed] = at[tile[borrowed]]

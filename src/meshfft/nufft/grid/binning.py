@@ -1,9 +1,9 @@
-"""Placement: the device that owns each scattered point, and the point's place in its block of the fine grid.
+"""Placement: the owner of each scattered point, and the point's place in its block of the fine grid.
 
     u = G k mod G,   c = ceil(u - width / 2),   offset = u - c - (width - 1) / 2      in [-1/2, 1/2]
 
-The device with the lowest cell that a point may touch, c - slack, owns the point. Points are sorted by tile and fill
-chunks of slots. Host only. k is split in two before it is multiplied by G: offsets and phases have one rounding.
+The device with the lowest cell that a point may touch, c - slack, owns the point. Points are sorted by tile into chunks
+of slots. k is split in two before the product with G, so that offsets and phases have one rounding.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ SPLIT = 2.0**26  # leading bits of a turn, whose product with G is exact
 
 
 class Tables(NamedTuple, Generic[A]):
-    """The points of every device, or of one, in slots; chunks of a tile are contiguous, chunks with points first."""
+    """Points in slots; chunks of a tile are contiguous, chunks with points first."""
 
     cell: A  # int32 (devices, slots, d): lowest touched cell in the block with halo; -1 if empty
     offset: A  # real (devices, slots, d)
@@ -36,7 +36,7 @@ class Tables(NamedTuple, Generic[A]):
 @dataclasses.dataclass(frozen=True, eq=False)
 class Placed:
     tables: Tables[np.ndarray]
-    order: np.ndarray  # slot of each point among those of all devices, int64
+    order: np.ndarray  # slot of each point among those of all devices
     load: np.ndarray  # points per device
     chunk: int
     tile: tuple[int, ...]
@@ -56,14 +56,9 @@ class _Tiles(NamedTuple):
 
 
 def place(turns: np.ndarray, middles: tuple[int, ...], grid: Layout, form: Form, dtype: np.dtype) -> Placed:
-    """Places points on all devices by tile, in O(M): about 0.15 s for a million in two dimensions.
+    """Places points (M, d) in turns on all devices by tile, in O(M).
 
-    Args:
-        turns: points (M, d), float64, in cycles per sample.
-        middles: origin of the phases, mostly N // 2 for N samples of the image.
-        grid: fine grid in equal blocks; devices are numbered in C order of blocks.
-        form: window, tiles and chunks; tiles are clipped to the block.
-        dtype: complex type of the values.
+    Blocks of `grid` are equal, devices numbered in their C order. `middles` are the origin of the phases.
     """
     tiles = _Tiles(grid, tuple(min(t, b) for t, b in zip(form.tile, grid.block, strict=True)))
     many = len(turns)
@@ -80,7 +75,7 @@ def place(turns: np.ndarray, middles: tuple[int, ...], grid: Layout, form: Form,
 
 
 def loads(turns: np.ndarray, grid: Layout, width: int, slack: int) -> np.ndarray:
-    """Points per device, estimated from a sample: within 10 % if 64 devices share them evenly."""
+    """Points per device, from a sample: within 10 % if 64 devices share them evenly."""
     many = len(turns)
     if many > SAMPLE:
         turns = turns[_sample(many)]
@@ -103,7 +98,7 @@ def _sample(many: int) -> np.ndarray:
 def _placed(
     turns: np.ndarray, middles: tuple[int, ...], tiles: _Tiles, form: Form, cell: np.ndarray, offset: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Owners of points, their tiles, and phases in radians. Writes cells and offsets into the given arrays."""
+    """Owners, tiles, and phases in radians of points; fills `cell` and `offset`."""
     owner, inside, late = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), np.zeros(len(turns))
     grid, odd = tiles.grid, form.width % 2
     for dim, (cells, block, tile) in enumerate(zip(grid.shape, grid.block, tiles.tile, strict=True)):
@@ -135,7 +130,7 @@ def _split(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _multiple(first: np.ndarray, rest: np.ndarray, times: int) -> tuple[np.ndarray, np.ndarray]:
-    """A multiple of split turns: the integer part, and a remainder near 0 with one rounding."""
+    """A multiple of split turns: the integer, and a remainder with one rounding."""
     product = first * times
     whole = np.rint(product)
     product -= whole
@@ -144,13 +139,13 @@ def _multiple(first: np.ndarray, rest: np.ndarray, times: int) -> tuple[np.ndarr
 
 
 def _wrapped(cell: np.ndarray, cells: int) -> np.ndarray:
-    """Cells modulo the grid. NumPy divides by a scalar several times faster than it takes remainders."""
+    """Cells modulo the grid; in NumPy several times faster than `%`."""
     cell -= cell // cells * cells
     return cell
 
 
 def radix_order(key: np.ndarray) -> np.ndarray:
-    """Stable order of nonnegative integers, 16 bits at a time, because NumPy has a radix sort for 16 bits."""
+    """Stable order of nonnegative integers; NumPy has a radix sort for 16 bits."""
     order = np.argsort((key & 0xFFFF).astype(np.uint16), kind="stable")
     for bits in range(16, int(key.max(initial=0)).bit_length(), 16):
         order = order[np.argsort((key.take(order) >> bits & 0xFFFF).astype(np.uint16), kind="stable")]
@@ -166,7 +161,6 @@ def _filled(
     offset: np.ndarray,
     phase: np.ndarray,
 ) -> Placed:
-    """Fills slots with sorted points. A run has the points of one tile; tables only have tiles with points."""
     devices, many = math.prod(tiles.grid.parts), len(key)
     begin = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     points = np.diff(begin, append=many)
@@ -174,7 +168,7 @@ def _filled(
     chunks = -(-points // chunk)
     count = np.bincount(owner, chunks, devices).astype(np.int32)
     most = int(count.max())
-    base = np.arange(devices) * most - (np.cumsum(count) - count)  # offset by other devices' empty chunks
+    base = np.arange(devices) * most - (np.cumsum(count) - count)  # less other devices' empty chunks
     first = np.cumsum(chunks) - chunks + base[owner]
     at = np.arange(many) + np.repeat(first * chunk - begin, points)
     start = np.zeros((devices * most, tiles.grid.ndim), np.int32)

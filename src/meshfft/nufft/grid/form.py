@@ -1,11 +1,10 @@
 """The local form of gridding: how a device groups its points, their cost, and their weights.
 
 A point is at offset v in (-1/2, 1/2] cells from the middle of the W = width + 2 slack cells that it may touch. Cell l
-of these has the weight phi(l - (W - 1)/2 - v). Invariant: an empty slot has cell -1 and weight 0, whatever its offset.
+of these has the weight phi(l - (W - 1)/2 - v). Invariant: an empty slot has cell -1 and weight 0.
 
-On one core of an EPYC 9004 (complex64, 1e6 random points, eight blocks) a point costs LEAST + ROW W^(d-1) + CELL W^d,
-17 ns in 2-D with 4 cells, 306 ns in 3-D with 7. Gathers take 1.5 to 7 times the time, tiles 3 to 15 times. GPU costs
-are operation counts. Strips for TPUs (tpu/gridding.py) compile to within a third of the counts here.
+On a core of an EPYC 9004 (complex64) a point costs LEAST + ROW W^(d-1) + CELL W^d. Gathers take 1.5 to 7 times the
+time, tiles 3 to 15 times. GPU costs are operation counts.
 """
 
 import dataclasses
@@ -21,7 +20,7 @@ KINDS = {"cpu": "points", "gpu": "gather", "tpu": "tiles", "xla": "tiles"}  # "x
 Outs = tuple[tuple[int, ...], ...]  # for each value of a point, dimensions whose window is replaced by its derivative
 CHUNKS = {"points": 4, "gather": 4, "tiles": 32, "strips": 128}  # slots per chunk
 TILES = {"points": (256, 16), "gather": (256, 16), "tiles": (32, 16, 8)}  # cells of a tile side, by dimensions
-# Operations that eight devices on two cores (the chip "cpu") perform in the time of each part
+# Operations of the chip "cpu" (eight devices on two cores) in the time of each part
 LEAST, ROW, CELL = 240, 16, 14
 
 
@@ -37,10 +36,10 @@ class Slots:
 @dataclasses.dataclass(frozen=True)
 class Form:
     kind: str  # "points", "gather", "tiles", or "strips": tiles with shapes for TPUs
-    tile: tuple[int, ...]  # shape of the tile with the lowest cells of a chunk's points
+    tile: tuple[int, ...]  # tile of the lowest cells of a chunk's points
     chunk: int
     width: int
-    slack: int  # cells by which a point may have moved since placement, in either direction
+    slack: int  # cells by which a point may have moved
     coefficients: tuple[float, ...]  # of the window, see `window.phi`
 
     @property
@@ -59,7 +58,7 @@ def chosen(window: Window, slack: int, block: tuple[int, ...], platform: str) ->
 
 
 def tpu_form(reach: int, d: int) -> tuple[tuple[int, ...], int]:
-    """Tile and chunk for points on a TPU in two or three dimensions, each touching up to `reach` cells.
+    """Tile and chunk for points on a TPU in two or three dimensions.
 
     In 3-D the cells of the leading two dimensions, with halo, fill the 128 lanes of a product once or twice. A tile has
     about 200 points at a density of 1/4 (2-D) or 1/8 (3-D) per cell, so that chunks of 128 are mostly full.
@@ -72,7 +71,7 @@ def tpu_form(reach: int, d: int) -> tuple[tuple[int, ...], int]:
 
 
 def cost(form: Form, points: int, d: int, coils: int, itemsize: int, platform: str) -> tuple[int, int]:
-    """Operations and memory bytes for a device's points: values, tables and scattered data."""
+    """Operations and memory bytes for a device's points."""
     rows, cells = form.reach ** (d - 1), form.reach**d
     ends = points * (coils * itemsize + (d + 1) * itemsize // 2)
     if form.kind == "points":
@@ -90,7 +89,7 @@ def cost(form: Form, points: int, d: int, coils: int, itemsize: int, platform: s
 
 
 def weights(offset: Array, lowest: Array | None, cells: int, form: Form, order: int, dim: int = -1) -> Array:
-    """Weights of `cells` new cells, or their derivative in the offset. `lowest`: first one that the point touches."""
+    """Weights of `cells` cells, or their derivative in the offset. `lowest`: the first that the point touches."""
     shape = list(offset.shape)
     shape.insert(dim % (offset.ndim + 1), cells)
     cell = lax.broadcasted_iota(jnp.int32, shape, dim % (offset.ndim + 1))

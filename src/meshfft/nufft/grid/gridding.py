@@ -3,11 +3,10 @@
     interpolate   r[j] = sum_l prod_i phi(l_i; v_j) Y[cell_j + l]
     spread        Y[g] = sum_j prod_i phi(g_i - cell_j,i; v_j) r[j],   its exact transpose: nothing is conjugated
 
-over the W = width + 2 slack cells of each dimension from a point's lowest one. All coils share the weights. Slots
-beyond the `count` chunks with points take memory, but no time. The form selects point_grid.py or
+over the W = width + 2 slack cells of each dimension. The form selects point_grid.py or
 
-gather  many points at a time, one cell after another: 4 W^d flops a point and coil, with as many scattered accesses.
-        The loop over the W^d cells is not unrolled: 343 gathers took minutes to compile.
+gather  many points at a time, one cell after another: 4 W^d flops a point and coil. The loop over the W^d cells is not
+        unrolled: 343 gathers took minutes to compile.
 tiles   with A_i = tile_i + W - 1 cells that a chunk may touch, L[k, (l_1 .. l_(d-1))] = prod_(i<d) phi_i(l_i; k) and
         R[k, l_d] = phi_d(l_d; k): r[k] = sum_(l_d) R[k, l_d] (L Y)[k, l_d], or Y += L^T (R c), by matrix units, in
         4 prod_i A_i flops a point and coil; a tile is read and written once a chunk.
@@ -48,8 +47,8 @@ def kernels_of(form: Form) -> Gridding:
 def interpolate(block: Array, slots: Slots, form: Form, *outs: tuple[int, ...]) -> Array:
     """Values (C, slots) at a device's points from its block (C, B_1, .., B_d) with halo; 0 in empty slots.
 
-    Each of `outs` lists dimensions whose window is replaced by its derivative in the offset; a repeated one has the
-    second order. Several make (C outs, slots), those of a coil together.
+    Each of `outs` lists dimensions whose window is replaced by its derivative in the offset; a repeated one has
+    the second derivative. Several make (C outs, slots), those of a coil together.
     """
     outs = outs or ((),)
     zeros = _zeros((block.shape[0] * len(outs), slots.cell.shape[0]), block, slots)
@@ -63,7 +62,7 @@ def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], *out
 
 
 def _zeros(shape: tuple[int, ...], given: Array, slots: Slots) -> Array:
-    """Initial carry of a loop, which varies over the same mesh axes as its iterations."""
+    """Initial carry of a loop, varying over its mesh axes."""
     zeros = jnp.zeros(shape, given.dtype)
     return varying([zeros, given, slots.cell, slots.offset, slots.start, slots.count], frozenset())[0]
 
@@ -168,7 +167,7 @@ def _cells(form: Form) -> tuple[int, ...]:
 
 
 def _chunk(i: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tuple[list[Array], Array, Array, Array]:
-    """First cell of a chunk's tile in the block, which of its slots have points, L and R."""
+    """First cell of a chunk's tile, which of its slots have points, L and R."""
     start = lax.dynamic_slice_in_dim(slots.start, i, 1, 0)[0]
     cell = lax.dynamic_slice_in_dim(slots.cell, i * form.chunk, form.chunk, 0)
     offset = lax.dynamic_slice_in_dim(slots.offset, i * form.chunk, form.chunk, 0)

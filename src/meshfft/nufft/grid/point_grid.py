@@ -3,10 +3,10 @@
     t = Y[cell : cell + W];   r = sum_(l_d) phi_d .. sum_(l_1) phi_1(l_1) t(l_1, .., l_d),   and its transpose
     Y[cell : cell + W] += c phi_1 x .. x phi_d
 
-The weights of a group of points are computed together, to fill vector registers; then a loop runs over the points. XLA
+The weights of a group of points are computed together, to fill vector registers; then a loop runs over them. XLA
 compiles it into one function if an iteration touches less than 1024 bytes, or if `xla_cpu_small_call` asks for it;
 otherwise an iteration costs 60 ns more. Asking when XLA would do so anyway, or with constants in the loop, may crash
-its compiler (jaxlib 0.10.2). Costs 4 W^d flops a point and coil. Points should be sorted, so that cells stay in cache.
+its compiler (jaxlib 0.10.2). Costs 4 W^d flops a point and coil.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from .form import Form, Outs, Slots, group_at, groups
 
 Orders = tuple[int, ...]  # of the derivative of the window, by dimension
-SMALL = 1024  # bytes below which XLA makes the loop a function unasked
+SMALL = 1024  # bytes below which XLA makes a function unasked
 GROUP = 1024  # points whose weights are computed at once, to stay in cache
 
 
@@ -87,7 +87,7 @@ def _orders(outs: Outs, dims: int) -> list[Orders]:
 
 
 def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
-    """Hides constants: XLA on a CPU would put them inside the function of the loop, and fail."""
+    """Hides constants, which XLA on a CPU would put into the loop's function, and fail."""
     return lax.optimization_barrier((array, slots))
 
 
@@ -111,7 +111,7 @@ def _bytes(slots: Slots, block: Array, form: Form) -> int:
 
 
 def _group(turn: Array, slots: Slots, form: Form, outs: Outs) -> tuple[Array, Array, Array, list[dict[int, Array]]]:
-    """First slot of a group, the range of its slots that no other group has, and the weights (reach, group)."""
+    """First slot of a group, the range of slots of no other group, and the weights (reach, group)."""
     at, cell, tables = group_at(turn, slots, form, outs, GROUP)
     return at, turn * len(cell) - at, jnp.minimum(slots.count * form.chunk - at, len(cell)), tables
 

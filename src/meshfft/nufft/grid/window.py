@@ -3,9 +3,9 @@
     phi(z) = s q(t),   s = max(1 - z^2, 0),   t = s - 1/2         |z| <= 1 spans `width` cells of the fine grid
     phihat(xi) = width / 2 int_-1^1 phi(z) cos(pi width xi z) dz
 
-Among functions that vanish for |z| > 1, the prolate one has the most of its spectrum within a band, so that its
-aliases, the error of gridding, are least. The polynomial has no table, no branch and exact derivatives; s = 0 outside
-is the mask. A polynomial in t = s - 1/2 is evaluated without cancellation.
+Among functions that vanish for |z| > 1, the prolate one has the most of its spectrum within a band, so its aliases, the
+error of gridding, are least. The polynomial has no table, no branch and exact derivatives; s = 0 is the mask.
+In t it is evaluated without cancellation.
 
 Source: Osipov, Rokhlin, Xiao, "Prolate Spheroidal Wave Functions of Order Zero", 2013; finufft 2.5.
 """
@@ -25,8 +25,7 @@ WIDTHS = range(2, 17)
 LEAST_TOL = {"complex64": 1e-6, "complex128": 1e-12}
 QUADRATURE = 200  # Gauss points for a window's transform
 ENDS, BETWEEN = 121, 1.02  # modes tested for the largest error, and its allowed growth between them
-# By oversampling, for widths from 2: bandwidth / width with the least error of a transform (by `best_bandwidth`), and
-# the degree of q.
+# By oversampling, for widths from 2: bandwidth / width with the least error (by `best_bandwidth`), and the degree of q.
 BEST = {
     2.0: (
         (2.245, 2.302, 2.320, 2.329, 2.334, 2.337, 2.340, 2.342, 2.344, 2.346, 2.347, 2.349, 2.350, 2.350, 2.350),
@@ -57,7 +56,7 @@ class Window:
         return np.asarray(phi(z * (self.width / 2), self.width, self.coefficients))
 
     def transform(self, xi: np.ndarray) -> np.ndarray:
-        """phihat at frequencies in cycles per cell, by quadrature at few nodes and Chebyshev interpolation."""
+        """phihat at frequencies in cycles per cell, by quadrature and Chebyshev interpolation."""
         z, weights = _gauss()
         largest = float(np.abs(xi).max(initial=0.0)) or 1.0
         nodes = chebyshev.chebpts1(24 + math.ceil(math.pi * self.width * largest))  # more than its half waves
@@ -69,7 +68,7 @@ class Window:
 def phi(x: X, width: int, coefficients: tuple[float, ...], order: int = 0) -> X:
     """The window at x cells from its middle, or its derivative of some order in -x.
 
-    t is computed directly: by way of s it would be rounded once more, with an error half as large again.
+    t is computed directly: by way of s, one more rounding would make the error half as large again.
     """
     xp = jnp if isinstance(x, Array) else np
     z = x * (2 / width)
@@ -112,7 +111,7 @@ def polynomial(coefficients: tuple[float, ...], t: X) -> X:
 def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
     """The narrowest window whose error in `dims` dimensions is at most `tol` for every point and mode.
 
-    Raises ValueError if the type cannot hold the tolerance at this oversampling, or if sigma is not in [1.1, 4].
+    Raises ValueError if the type cannot hold the tolerance, or if sigma is not in [1.1, 4].
     """
     least = LEAST_TOL[np.dtype(dtype).name]
     if not isinstance(sigma, int | float) or not 1.1 <= sigma <= 4:
@@ -127,7 +126,7 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
 
 @functools.lru_cache(maxsize=256)
 def gain(made: Window) -> float:
-    """Factor by which the window and the division by phihat magnify fine-grid rounding, in one dimension."""
+    """Factor by which the window and its division magnify rounding, in one dimension."""
     xi = np.linspace(-0.5, 0.5, 101)
     grid, modes = made.transform(xi), made.transform(xi / made.sigma)
     return math.sqrt(np.mean(grid**2) * np.mean(modes**-2.0))
@@ -135,7 +134,7 @@ def gain(made: Window) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _window(tol: float, sigma: float, dims: int, name: str) -> Window:
-    """The narrowest window that leaves room for rounding, which wide windows of coarse grids magnify."""
+    """The narrowest window that leaves room for rounding."""
     rounding = math.inf
     for one in (fitted(width, sigma) for width in WIDTHS):
         if one.worst * dims <= tol:
@@ -171,7 +170,7 @@ def fitted(width: int, sigma: float) -> Window:
 
 
 def prolate(bandwidth: float) -> WindowProfile:
-    """Prolate spheroidal function of order zero, 1 in the middle, by its Legendre coefficients."""
+    """Prolate spheroidal function of order zero, 1 in the middle, by Legendre coefficients."""
     from scipy import linalg  # importing takes 0.25 s
 
     k = np.arange(0, 120, 2).astype(float)
@@ -185,9 +184,9 @@ def prolate(bandwidth: float) -> WindowProfile:
 
 
 def errors(phi: WindowProfile, width: int, sigma: float) -> tuple[float, float]:
-    """Relative errors of a 1-D transform: root mean square over points and modes, and maximum."""
+    """Root mean square and largest relative error of a 1-D transform, over points and modes."""
     z, weights = _gauss()
-    # Points and modes for the mean, then cell edges, and modes clustered at the end of the band.
+    # Points and modes for the mean, then cell edges, and modes near the band's end.
     t = np.append((np.arange(40) + 0.5) / 40, [0, 1])
     xi = np.append(np.linspace(-0.5, 0.5, 61), np.sin(np.linspace(0, np.pi / 2, ENDS)) / 2) / sigma
     from_point = np.arange(width) - (width / 2 - 1 + t[:, None])

@@ -11,9 +11,8 @@
  PointExchange(along) | blocks with their halo | values at points              | points, values, in two all-to-alls   |
  RingPoints(along)    | any layout             | values at points              | (p-1) blocks in p-1 hops             |
 
-Type 2 transforms the image to the fine grid between Deconvolve and PhaseShift, and a Halo (steps/) follows: windows
-that cross the end of a block need it. Points belong to the block with the lowest cell of their window, so halos are on
-one side only. Type 1 is the adjoint of each step.
+Type 2 transforms the image to the fine grid between Deconvolve and PhaseShift. A Halo (steps/) follows, for
+windows that cross the end of a block; it is on one side only (grid/binning.py). Type 1 is the adjoint.
 """
 
 from .grid_steps import Deconvolve as Deconvolve

@@ -4,13 +4,10 @@
     Y[g] -> Y[g] product over dimensions of exp(sign 2 pi i g (N // 2) / G)               PhaseShift
     block -> block, followed in its first dimension by rows with lent tiles               TileBalance
 
-Deconvolve divides N modes by the transform of the window; n - N // 2 is at most N / 2 from 0, where phihat is large.
-phihat is even, so modes are counted from -N // 2. The FFT counts from 0, and PhaseShift makes up for it. With G = 2 N
-its factors are powers of i.
+phihat is even, and large within N / 2 of 0, so modes are counted from -N // 2. The FFT counts from 0, and PhaseShift
+makes up for it; with G = 2 N its factors are powers of i.
 
-TileBalance lends tiles to devices with fewer points. In a round, every device sends and receives at most one message of
-tiles, by one permute; nufft/grid/balance.py plans the rounds. The starts of tiles are an operand. The transpose adds
-the rows to the blocks they were copied from, and drops them.
+nufft/grid/balance.py plans the rounds of TileBalance. The transpose adds the rows to the blocks they were copied from.
 """
 
 import dataclasses
@@ -41,7 +38,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclasses.dataclass(frozen=True)
 class _Factor(Step):
-    """Multiplies by a factor for each position along some dimensions; its own transpose. Abstract."""
+    """Multiplies by a factor for each position; its own transpose. Abstract."""
 
     along: tuple[int, ...]
     dims: ClassVar[tuple[int, ...]] = ()
@@ -91,7 +88,7 @@ class PhaseShift(_Factor):
     sign: int
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """One pass, which XLA fuses with the halo."""
+        """One pass; XLA fuses it with the halo."""
         size = math.prod(layout.block)
         nbytes = size * itemsize
         return Work(vector_flops=6 * len(self.along) * size, memory_bytes=nbytes, peak_bytes=2 * nbytes)
@@ -142,7 +139,6 @@ class TileBalance(TakesTables, Wired):
         return table_specs(operand, self.axes(layout))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Tiles are copied out, sent and copied in; the block is copied once."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         rest = math.prod(layout.block[d] for d in range(layout.ndim) if d not in self.along)
         sizes = [self.message_bytes((tiles, rest, *self.tile), itemsize) for _, tiles in self.rounds]
@@ -187,7 +183,7 @@ class TileBalance(TakesTables, Wired):
         return grid_back(kept, self.after(layout), self.along)
 
     def _behind(self, layout: Layout) -> np.ndarray:
-        """First cells of the tiles, from the first appended row."""
+        """First cells of tiles, from the first appended row."""
         return np.array(self.places, np.int32) - np.array([layout.block[self.along[0]], *[0] * (len(self.tile) - 1)])
 
     def _cut(self, block: Array, start: Array) -> Array:
@@ -207,7 +203,7 @@ def _sources(pairs: Pairs, layout: Layout, along: tuple[int, ...]) -> list[int |
 
 
 def _added(block: Array, tiles: Array, starts: Array | np.ndarray) -> Array:
-    """Adds tiles (tiles, coils, cells) to the block one by one, as they may overlap."""
+    """Adds tiles (tiles, coils, cells) one by one, as they may overlap."""
     starts = jnp.asarray(starts, jnp.int32)
 
     def add(i: Array, block: Array) -> Array:

@@ -1,15 +1,14 @@
-"""Steps for points that the host has placed on the devices which own their cells: Interpolate and ValueExchange.
+"""Steps for points that the host has placed on the owners of their cells: Interpolate and ValueExchange.
 
     r_j = e_j sum over cells l of the window of point j of Y[l] product over dimensions of phi(l - u_j)
 
-Interpolate: e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid. The operand has tables of points in
-the block of their device, with halo. Values are in the plan's order: as many slots on every device, with 0 in empty
-ones. Points may move by up to `slack` cells; beyond, their value is NaN.
+Interpolate: e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid. Values are in the plan's order: as
+many slots on every device, 0 in empty ones. Points may move by up to `slack` cells; beyond, their value is NaN.
 
 ValueExchange: from slots to the caller's dimensions, by gathers before and after one all-to-all. All pairs send as many
 values as the fullest pair, which may have 30 times the mean. Then two all-to-alls are cheaper: each device deals its
-values out to all devices in turn, and these send them on, so that all pairs have nearly as many. The transpose of a
-permutation is its inverse, so both directions are gathers.
+values out to all devices, which send them on. The transpose of a permutation is its inverse, so both directions are
+gathers.
 """
 
 import dataclasses
@@ -38,8 +37,8 @@ from ..grid.gridding import kernels_of
 from .point_step import PointStep, TakesTables, grid_back, grid_last, own_tables, table_specs
 
 NEAR = 1e-4  # tolerance relative to the slack, for rounding
-GATHER_PASSES = 4  # passes over memory of a gather of single numbers
-ValuePlace = tuple[np.ndarray, int]  # position of each value on its device, of so many there
+GATHER_PASSES = 4  # over memory, of a gather of single numbers
+ValuePlace = tuple[np.ndarray, int]  # position of each value, and how many values its device has
 
 
 class Moved(NamedTuple):
@@ -67,7 +66,6 @@ class Interpolate(PointStep, Kernels):
         return table_specs(operand, self.axes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """The window of every point; the block is read once, and values are written."""
         d, coils = len(self.along), self.batch(layout)
         grid, slots = math.prod(self.grid.block), math.prod(self.points.block)
         flops, nbytes = cost(self.form, self.most, d, coils, itemsize, chip.name)
@@ -111,17 +109,17 @@ class Interpolate(PointStep, Kernels):
 
 
 class Ways(NamedTuple):
-    """Gathers of both directions, with an all-to-all after each but the last; an index beyond the end reads 0."""
+    """Gathers of both directions, with all-to-alls between them; an index beyond the end reads 0."""
 
-    home: tuple[np.ndarray | Array, ...]  # each (devices, values that the device then holds)
+    home: tuple[np.ndarray | Array, ...]  # each (devices, values)
     back: tuple[np.ndarray | Array, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class ValueExchange(TakesTables, Wired):
-    slots: Layout  # layout of values in the plan's order, without batch dimensions
+    slots: Layout  # of values in the plan's order, without batch
     points: Layout
-    most: tuple[int, ...]  # most values that a pair of devices exchanges, in each all-to-all on the way home
+    most: tuple[int, ...]  # values of a pair of devices, in each all-to-all on the way home
     _: dataclasses.KW_ONLY
     slot: int | None = 0
 
@@ -143,7 +141,6 @@ class ValueExchange(TakesTables, Wired):
         return table_specs(operand, self.axes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """A gather before each all-to-all and after the last, and the values sent."""
         before, after, parts = math.prod(layout.block), math.prod(self.after(layout).block), self.slots.parts[0]
         batch = math.prod(layout.block[: self._batch(layout)])
         sent = [parts * self.message_bytes((batch, most), itemsize) for most in self.most]
@@ -182,7 +179,7 @@ def _picked(values: Array, at: Array) -> Array:
 
 
 class Hop(NamedTuple):
-    """An all-to-all: the number of each value among those of its pair of devices, and the most values of a pair."""
+    """An all-to-all: the number of each value within its pair of devices, and the most of a pair."""
 
     number: np.ndarray
     most: int
@@ -197,7 +194,7 @@ def exchange_of(
 ) -> tuple[ValueExchange, Ways]:
     """The step from slots, the last dimension of `before`, to the caller's points, and its tables.
 
-    `order` has the slot of each point, raveled in the caller's order, among those of all devices.
+    `order` has the slot of each point.
     """
     slots = before.along([-1])
     parts, each, here = slots.parts[0], slots.block[0], math.prod(points.block)
@@ -226,7 +223,7 @@ def exchange_of(
 
 
 def _numbers(group: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """The number of each value within its group; keys sort values by groups, and within them."""
+    """The number of each value within its group; keys sort by group, then within it."""
     counts, numbers = np.bincount(group), np.empty(len(group), np.int64)
     numbers[radix_order(key)] = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
     return numbers
@@ -235,7 +232,7 @@ def _numbers(group: np.ndarray, key: np.ndarray) -> np.ndarray:
 def _way(
     path: list[np.ndarray], hops: Sequence[Hop], start: ValuePlace, end: ValuePlace, parts: int
 ) -> tuple[np.ndarray, ...]:
-    """A table for each device that a value visits: by where the value is put, where it is found."""
+    """A table for each device that a value visits: where to find the value of each place."""
     found, put = [start], list[ValuePlace]()
     for (here, onto), (number, most) in zip(itertools.pairwise(path), hops, strict=True):
         put.append((onto * most + number, parts * most))
@@ -250,7 +247,7 @@ def _way(
 
 
 def _homes(points: Layout, cuts: Cuts) -> tuple[np.ndarray, np.ndarray]:
-    """Ring number of the device that holds each point, raveled, and the position there."""
+    """Ring number of each point's device, and the position there."""
     axes, sizes = [axis for by in points.axes for axis in by], {cut.axis: cut.parts for cut in cuts}
     ring = np.arange(math.prod(sizes.values())).reshape([cut.parts for cut in cuts])
     numbers = ring.transpose([[cut.axis for cut in cuts].index(axis) for axis in axes]).ravel()

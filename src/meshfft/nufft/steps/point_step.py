@@ -4,8 +4,8 @@
     V_m[j, n] = r_jm^-n exp(sign 2 pi i k_jm n)  rows of Vandermonde matrices, k in fixed-point turns; r is mostly 1
     u = G k mod G                                the place on a grid of G cells: integer cell, and offset
 
-The values are cut by the mesh axes that cut the dimensions `along`; batch dimensions are first, in their order.
-Invariant: a multiple n k is exact modulo a turn. Phases of a coordinate that is not finite are NaN.
+The values are cut by the mesh axes that cut the dimensions `along`; batch dimensions are first. Invariant: a multiple
+n k is exact modulo a turn. Phases of a coordinate that is not finite are NaN.
 """
 
 import dataclasses
@@ -55,11 +55,11 @@ class TakesTables(Reversible, Takes):
 
 @dataclasses.dataclass(frozen=True)
 class PointStep(TakesTables):
-    """Values at points from dimensions of an array, or with `transposed` the array from values. Abstract."""
+    """Values at points from an array, or with `transposed` the reverse. Abstract."""
 
-    along: tuple[int, ...]  # dimensions of the array, one for each coordinate
-    grid: Layout  # layout of these alone: image samples, or cells of a fine grid with halos
-    points: Layout  # layout of the values, without batch dimensions
+    along: tuple[int, ...]  # of the array, one for each coordinate
+    grid: Layout  # of these alone: image samples, or cells of a fine grid with halos
+    points: Layout  # of the values, without batch dimensions
     _: dataclasses.KW_ONLY
     sign: int = -1
     slot: int | None = 0
@@ -68,7 +68,7 @@ class PointStep(TakesTables):
         return self.ends(layout)[0 if self.transposed else 1]
 
     def ends(self, layout: Layout) -> tuple[Layout, Layout]:
-        """Layouts of the array and of the values; one of them is `layout`."""
+        """Layouts of array and values; one of them is `layout`."""
         if not self.transposed:
             return layout, layout.without(self.along) + self.points
         many = layout.ndim - self.points.ndim
@@ -103,18 +103,17 @@ class PointStep(TakesTables):
 
 @dataclasses.dataclass(frozen=True)
 class CoordinateStep(PointStep):
-    """A step whose operand is the points' coordinates, stored with their values. Abstract."""
+    """A step whose operand is the points' coordinates, stored as values. Abstract."""
 
     _: dataclasses.KW_ONLY
     unit: str | None = None  # "turns" or "radians" of float coordinates; None for fixed-point turns
 
     @property
     def linear(self) -> bool:
-        """False for float coordinates, because the step is not linear in them."""
+        """False for float coordinates, in which the step is not linear."""
         return self.unit is None
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        """Coordinates (d, ...) in the layout of the values."""
         points = self.points
 
         def stored(leaf: Array | np.ndarray) -> Array | np.ndarray:
@@ -135,7 +134,7 @@ class CoordinateStep(PointStep):
 
 
 class Cells(NamedTuple):
-    """Points of type 3, in cells of a grid, and factors of their values; all by dimension first."""
+    """Points of type 3, in cells, and factors of their values; dimension first."""
 
     place: Limbs  # (d, ...), whole cells first
     factor: Planes  # (1, ...)
@@ -165,7 +164,7 @@ class Coordinates(NamedTuple):
         return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, x.ndim - 1), self)
 
     def in_chunks(self, size: int) -> "Coordinates":
-        """Chunks of `size` points along a new first dimension; the last chunk is padded."""
+        """Chunks of `size` points along a new first dimension, padded."""
         short = -self.size % size
 
         def cut(x: Array) -> Array:
@@ -176,19 +175,19 @@ class Coordinates(NamedTuple):
 
 
 def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coordinates:
-    """Coordinates from floats (dims, ...) in `unit`, or from limbs if it is None, for phases of type `real`."""
+    """Coordinates from floats (dims, ...) in `unit`, or from limbs if it is None."""
     angle, radius = jax.tree.map(lambda leaf: leaf.reshape(dims, -1), operand)
     if unit is None:
         return Coordinates(angle, jnp.zeros(angle[0].shape[1:], real), radius)
     finite = functools.reduce(jnp.logical_and, map(jnp.isfinite, jax.tree.leaves((angle, radius))))
     shown = jax.tree.map(lambda leaf: jnp.where(finite, leaf, jnp.zeros((), leaf.dtype)), Logarithm(angle, radius))
-    limbs = lax.map(lambda one: limbs_of(one, unit, real), shown)  # a loop: XLA would repeat all of it where it is used
+    limbs = lax.map(lambda one: limbs_of(one, unit, real), shown)  # a loop: XLA would repeat all of it at each use
     lost = jnp.full((), jnp.nan, real)
     return Coordinates(limbs.angle, jnp.where(finite.all(0), jnp.zeros((), real), lost), limbs.radius)
 
 
 def located(place: Limbs, cells: Array | int, width: int, real: np.dtype) -> tuple[Array, Array]:
-    """Lowest cell that a window touches around a place on a ring of cells, and the offset in it, from -1/2 to 1/2."""
+    """Lowest cell of a window around a place on a ring of cells, and the offset."""
     whole, high, *low = place
     ahead = high ^ np.uint32(2**31) if width % 2 == 0 else high
     nearest = ahead.astype(jnp.int32)  # from the cell's middle for even windows, from its lower end for odd ones
@@ -208,7 +207,6 @@ def clear(block: B, layout: Layout, dims: Iterable[int]) -> B:
 
 
 def grid_last(block: Array, along: tuple[int, ...]) -> Array:
-    """A block as (batch, *cells)."""
     rest = [d for d in range(block.ndim) if d not in along]
     block = jnp.transpose(block, (*rest, *along))
     return block.reshape(-1, *block.shape[len(rest) :])
@@ -221,7 +219,6 @@ def grid_back(block: Array, layout: Layout, along: tuple[int, ...]) -> Array:
 
 
 def own_tables(given: T, cuts: Cuts, mapped: frozenset[str]) -> T:
-    """Tables by device, cut to the devices visible here."""
     tables: T = jax.tree.map(lambda leaf: local_slice(leaf, 0, cuts, mapped), given)
     return tables
 

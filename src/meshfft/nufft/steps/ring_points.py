@@ -2,12 +2,11 @@
 
     c_j = sum_n x[n] V_1[j, n_1] V_2[j, n_2] ...     V_m[j, n] = r_jm^-n exp(sign 2 pi i k_jm n), n = 0 ... N_m - 1
 
-Points stay on their devices. Blocks of the image are sent around one ring of all mesh axes that cut it. A device takes
-its points in chunks: V_1 times a block is a matrix product, and V_2, V_3, ... are applied row by row, so that
+Points stay on their devices, and blocks of the image are sent around one ring of all mesh axes that cut it. A device
+takes its points in chunks: V_1 times a block is a matrix product, and V_2, V_3, ... are applied row by row, so that
 V_1 x V_2 x ... is never stored. In the transpose values stay, and sums of blocks of the image are sent.
 
-Invariant: a phase n k is reduced modulo a turn in fixed point. A point with a coordinate that is not finite has the
-value NaN.
+A phase n k is reduced modulo a turn in fixed point.
 """
 
 import dataclasses
@@ -55,7 +54,7 @@ class RingPoints(CoordinateStep, Wired):
         return hops(math.prod(self.grid.parts), self.transposed)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Errors of sums within products, over their runs, along each other dimension, and over p devices."""
+        """Errors within products, over their runs, along each other dimension, and over p devices."""
         first, *others = (self.grid.block[j] for j in self._order)
         terms, others = (math.prod(self.points.block), []) if self.transposed else (first, others)
         runs = -(-terms // TERMS)
@@ -65,7 +64,6 @@ class RingPoints(CoordinateStep, Wired):
 
     @property
     def _order(self) -> list[int]:
-        """Dimensions of the image, longest first; matrix products contract the first."""
         return sorted(range(self.grid.ndim), key=lambda j: -self.grid.block[j])
 
     def _chunk(self, batch: int) -> int:
@@ -73,7 +71,6 @@ class RingPoints(CoordinateStep, Wired):
         return min(max(NUMBERS // max(beside, 1), LEAST), CHUNK, max(math.prod(self.points.block), 1))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """p products of the chunks' first factors with a block, and row-by-row work for the other factors."""
         parts, count, batch = math.prod(self.grid.parts), math.prod(self.points.block), self.batch(layout)
         image, values = (math.prod(one.block) for one in self.ends(layout))
         sides = [self.grid.block[j] for j in self._order]
@@ -143,7 +140,7 @@ class RingPoints(CoordinateStep, Wired):
         return like(shard, tuple(y.reshape(-1, y.shape[-1])[: points.size] for y in chunks))
 
     def _sums(self, values: Block, points: Coordinates, position: Array) -> Block:
-        """Sums of local values for the block at a ring position: (first side, other sides and batch)."""
+        """Sums of local values for the block at a ring position."""
         planes, starts = split(values), self._starts(position)
         first, *others = self._order
 
@@ -201,7 +198,7 @@ def _row_sums(matrix: Planes, y: Planes) -> Planes:
 
 
 def _outer(matrix: Planes, y: Planes) -> Planes:
-    """matrix[j, n] y[j, ...], row by row: the transpose of `_row_sums`, without joining dimensions."""
+    """matrix[j, n] y[j, ...], row by row: the transpose of `_row_sums`."""
     a, b = (part.reshape(*part.shape, *[1] * (y[0].ndim - 1)) for part in matrix)
     re, im = (part[:, None] for part in y)
     return a * re - b * im, a * im + b * re

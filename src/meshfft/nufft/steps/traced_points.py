@@ -5,14 +5,13 @@
 e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid.
 
 RingGrid: points stay, and the grid circulates on one ring. Every device interpolates its points of each block when that
-arrives, with halo. Nothing can overflow. In the transpose values stay and sums of blocks are sent.
+arrives. In the transpose values stay and sums of blocks are sent.
 
 PointExchange: the grid stays, and points are sent to the owners of their cells. Each pair of devices exchanges `slots`
-points, filled or not, in one all-to-all; values return in another. Points without a slot have the value NaN. In the
-transpose all sums are then NaN, so that no error is silent.
+points in one all-to-all; values return in another. Points without a slot have the value NaN, and in the transpose all
+sums are NaN.
 
-Invariant: u = G k mod G is a fixed-point number, which splits into cell and offset exactly. A point with a coordinate
-that is not finite has the value NaN.
+Invariant: u = G k mod G is in fixed point, and splits into cell and offset exactly.
 """
 
 import dataclasses
@@ -46,7 +45,7 @@ SORT_PASSES = 2  # over keys and numbers, per bit of the number of points
 
 
 class Sorted(NamedTuple):
-    """The points of a device, sorted by the block of the grid that they need."""
+    """Points sorted by the block of the grid that they need."""
 
     order: Array  # point at each place
     cell: Array  # (2 points, d): lowest touched cell, in the block; the second half is empty
@@ -66,7 +65,6 @@ class RingGrid(CoordinateStep, Wired):
     outs: Outs = ()  # several values of a point in a last dimension of the batch, with derivatives of the window
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Windows of all points, one sort, and tables, values and a block for each ring position."""
         parts, count, d = math.prod(self.grid.parts), math.prod(self.points.block), len(self.along)
         coils = self.batch(layout)
         flops, nbytes = cost(self.form, count, d, coils, itemsize, chip.name)
@@ -83,7 +81,6 @@ class RingGrid(CoordinateStep, Wired):
         )
 
     def ends(self, layout: Layout) -> tuple[Layout, Layout]:
-        """Layouts of the array and of the values, with several values of a point behind the batch."""
         if not self.outs:
             return super().ends(layout)
         at = layout.ndim - self.points.ndim - 1
@@ -128,7 +125,7 @@ class RingGrid(CoordinateStep, Wired):
         return jnp.zeros_like(values).at[:, points.order].set(values, unique_indices=True)
 
     def _sums(self, values: Array, points: Sorted) -> Array:
-        """This device's block (batch, *cells) of the sum over values (batch, points) on all devices."""
+        """This device's block (batch, *cells) of the sum over all values."""
         mine = jnp.pad(jnp.take(values, points.order, 1), ((0, 0), (0, points.size)))
 
         def term(at: Array) -> Array:
@@ -150,7 +147,7 @@ class RingGrid(CoordinateStep, Wired):
             return phases.times(cells, (jnp.zeros_like(limbs[0]), *limbs)), phases.times(middle, limbs)
 
         sizes = (np.array(one, np.uint32) for one in (self.cells, self.middles))
-        places, turns = lax.map(along, (*sizes, coordinates.limbs))  # a loop, as XLA would repeat all of it where used
+        places, turns = lax.map(along, (*sizes, coordinates.limbs))  # a loop, as XLA would repeat all of it at each use
         re, im = phases.circle(functools.reduce(phases.add, zip(*turns, strict=True)), self.sign, real)
         return places, lax.complex(re + coordinates.lost, im)[None]
 
@@ -175,7 +172,7 @@ class RingGrid(CoordinateStep, Wired):
     def _order(self, at: Array, cells: Array) -> Array:
         """Order by block, then by cell as far as bits allow.
 
-        One uint32 has block, cell and point number, because XLA sorts single numbers five times as fast as pairs.
+        One uint32 has block, cell and point number: XLA sorts single numbers five times as fast as pairs.
         """
         number, block = (at.shape[0] - 1).bit_length(), (math.prod(self.grid.parts) - 1).bit_length()
         free = 32 - number - block
@@ -233,7 +230,6 @@ class PointExchange(RingGrid):
     slots: int = 1  # per pair of devices
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Windows of all slots, one sort, and gathers of tables and values on both sides."""
         parts, d, coils = math.prod(self.grid.parts), len(self.along), self.batch(layout)
         many, count = parts * self.slots, math.prod(self.points.block)
         flops, nbytes = cost(self.form, many, d, coils, itemsize, chip.name)
@@ -266,13 +262,13 @@ class PointExchange(RingGrid):
         return spread(sent, self._came(points, at), self.form, self.grid.block, *self.outs)
 
     def _at(self, points: Sorted) -> tuple[Array, Array]:
-        """The place of the point in every slot, `size` if it is empty; and which devices need more slots."""
+        """The place of each slot's point, `size` if empty; and devices that need more slots."""
         first, last = points.first[:-1, None], points.first[1:, None]
         at = first + lax.iota(jnp.int32, self.slots)[None]
         return jnp.where(at < last, at, points.size).ravel(), last[:, 0] - first[:, 0] > self.slots
 
     def _came(self, points: Sorted, at: Array) -> Slots:
-        """Slots received from all devices; cells and offsets are one message of integers."""
+        """Slots from all devices; cells and offsets are one message."""
         mine = (at < points.size)[:, None]
         cell, offset = jnp.where(mine, points.cell[at], -1), points.offset[at]
         bits = lax.bitcast_convert_type(offset, jnp.int32).reshape(len(at), -1)

@@ -2,8 +2,7 @@
 
     X_j = sum_i c_i exp(-2 pi i s_j . x_i)
 
-Points on the host have a plan (known.py). Points that JAX traces have a grid of static size (traced.py). Their extents
-give it, which are numbers wherever no `jit` traces them: in gradients and under `vmap`, too.
+Points on the host have a plan (known.py), traced points a grid of static size (traced.py).
 """
 
 import math
@@ -55,18 +54,16 @@ def nufftn_type3(
         X_j = sum_i c_i exp(-2 pi i s_j . x_i)
 
     Args:
-        c: values at the positions, of the shape of the positions after any
-            batch dimensions.
+        c: values at the positions, with any batch dimensions first.
         positions: x, of shape (..., d), in any unit of length.
         frequencies: s, in cycles (`Scattered.turns`) or radians
-            (`Scattered.radians`) for each unit of length.
+            (`Scattered.radians`) per unit of length.
         tol: as `nufftn`, at least 2e-6, or 2e-12 in complex128, because the
             errors of two windows add up.
-        space_bandwidth: the largest product X S of half the extent of the
-            positions and half that of the frequencies, in their units, along
-            each dimension, or one number for all. Needed inside `jit`, where
-            it sets the size of the grid; sums beyond it are NaN. Elsewhere
-            the points give it.
+        space_bandwidth: the largest product X S of half the extents of
+            positions and frequencies along each dimension, or one number for
+            all. Required inside `jit`, to set the size of the grid; sums
+            beyond it are NaN.
         precision: as `nufftn`.
         spec, out_spec: sharding of c, if JAX hides it, and of the sums.
 
@@ -80,9 +77,9 @@ def nufftn_type3(
             space_bandwidth.
 
     Costs a grid of 4 sigma^2 X S cells along each dimension with |x - x0| <= X
-    and |s - s0| <= S, and two windows. Traced points stay on their devices, as
-    in `nufftn`. Differentiable in c, positions and frequencies to any order,
-    with full accuracy: a gradient costs two such sums of 1 + d batches.
+    and |s - s0| <= S, and two windows. Differentiable in c, positions and
+    frequencies to any order, with full accuracy: a gradient costs two such
+    sums of 1 + d batches.
 
     Source: Lee and Greengard, "The type 3 nonuniform FFT and its
     applications", JCP 2005; as `nufftn`.
@@ -166,7 +163,6 @@ def _at_traced(
 
 
 def _bound(given: float | Sequence[float] | None, dims: int, unit: str) -> tuple[float, ...] | None:
-    """The products of half-widths in cycles that a caller allows, along each dimension."""
     if given is None:
         return None
     try:
@@ -181,7 +177,7 @@ def _bound(given: float | Sequence[float] | None, dims: int, unit: str) -> tuple
 def _traced_ends(
     lengths: Scattered, frequencies: Scattered, bound: tuple[float, ...] | None
 ) -> tuple[Array, tuple[float, ...]]:
-    """Ends of positions and frequencies (2, 2, d) in turns, and the products of half-widths that the grid is for."""
+    """Ends of positions and frequencies (2, 2, d) in turns, and the grid's products."""
     coords = [jnp.asarray(points.coords) for points in (lengths, frequencies)]
     wider = max((one.dtype for one in coords), key=lambda dtype: dtype.itemsize)
     positions, waves = (ends(lax.stop_gradient(one)).astype(wider) for one in coords)
@@ -208,7 +204,7 @@ def _traced_ends(
 
 
 def _half(tol: object, name: str) -> float:
-    """Half the tolerance, for each of two windows. Raises ValueError if it is invalid or too small."""
+    """Half the tolerance, for each of two windows; raises ValueError."""
     if not isinstance(tol, int | float) or not 0 < tol < 1:
         raise ValueError(f"tol is {tol!r}: give a relative error, such as 1e-6")
     if tol < 2 * LEAST_TOL[name] * (1 - 1e-6):

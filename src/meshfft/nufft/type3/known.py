@@ -2,10 +2,9 @@
 
     c_j = sum_i b_i exp(-2 pi i s_j . x_i)
 
-Values are spread to a grid of positions, which is the image of a type 2 transform to the frequencies. With |x - x0| <=
-X
-and |s - s0| <= S along a dimension, the grid has 4 sigma X S cells of width 1 / (2 sigma S), plus a window: then the
-window's transform is far from 0 at all frequencies. Float64 factors for each value and sum complete the formula.
+Values are spread to a grid of positions, the image of a type 2 transform to the frequencies. With |x - x0| <= X and
+|s - s0| <= S along a dimension, the grid has 4 sigma X S cells of width 1 / (2 sigma S), plus a window: then the
+window's transform is far from 0 at all frequencies.
 """
 
 import dataclasses
@@ -32,7 +31,7 @@ from .traced import image_for
 
 
 class Scales(NamedTuple):
-    """Midpoints of positions and frequencies along each dimension, and the grid between them."""
+    """Midpoints of positions and frequencies, and the grid between them."""
 
     x0: np.ndarray
     s0: np.ndarray
@@ -58,7 +57,7 @@ def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> Scale
 def type3_plan(values: Layout, positions: Scattered, problem: ScatteredProblem) -> Plan:
     """Plan from values at positions to sums at the frequencies of `problem`.
 
-    `problem` has no image yet: its start is the layout of the values, whose mesh axes will cut the image.
+    The start of `problem` is the layout of the values, whose mesh axes will cut the image.
     """
     d, tol = positions.dims, problem.tol
     one = window(tol, SIGMA, d, problem.dtype)
@@ -114,6 +113,6 @@ def _factored(tables: Tables[np.ndarray], order: np.ndarray, factors: np.ndarray
 
 
 def _cycles(points: Scattered) -> np.ndarray:
-    """Frequencies (M, d) in turns per unit of position; they have no period."""
+    """Frequencies (M, d) in turns per unit of position, without a period."""
     flat = np.asarray(points.coords).reshape(-1, points.dims)
     return flat if points.unit == "turns" else flat / (2 * np.pi)

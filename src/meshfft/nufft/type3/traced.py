@@ -3,8 +3,8 @@
     s . x = (s - s0) . (x - x0) + s0 . x + (s - s0) . x0        modulo 1, in fixed-point numbers
     u = (x - x0) / cell + G / 2,   k = (s - s0) cell            cell = m 2^-t, m an integer of some bits
 
-Middles x0 and s0 have 24 bits, so all of this is exact: errors do not grow with s . x. Scales are traced. The grid has
-G cells for a bound of the products of half-widths; beyond it all sums are NaN. Derivatives are sums of the same kind:
+Middles x0 and s0 have 24 bits, so all of this is exact: errors do not grow with s . x. The grid has G cells for a bound
+of the products of half-widths; beyond it all sums are NaN. Derivatives are sums of the same kind:
 
     d X_j = sum_i (d c_i - i tau (s_j . d x_i + d s_j . x_i) c_i) exp(-i tau s_j . x_i)     tau = 2 pi for s in turns
 """
@@ -45,7 +45,7 @@ MANTISSA = 24  # bits of a middle
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WaveSums:
-    """A walk from values at positions to sums at frequencies, and what its operands are made with."""
+    """A walk from values at positions to sums at frequencies."""
 
     walk: Walk
     mesh: AnyMesh | None
@@ -60,16 +60,15 @@ class WaveSums:
 
     @property
     def ends(self) -> tuple[RingGrid, RingGrid]:
-        """The first step, from values to cells, and the last, from cells to sums: `sums_for` puts them there."""
+        """The first step, from values to cells, and the last, from cells to sums."""
         return cast(RingGrid, self.walk.steps[0]), cast(RingGrid, self.walk.steps[-1])
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Cells between positions and frequencies along each dimension."""
         return tuple(self.ends[0].cells)
 
     def stored(self, end: int, points: Array) -> Array:
-        """Numbers (..., d) as values at positions (end 0) or frequencies (end -1) are stored, by dimension first."""
+        """Numbers (..., d) stored as values at positions (end 0) or frequencies (-1), dimension first."""
         step, layout = self.ends[end], self.walk.pairs[end][1]
         numbers: Any = step.operand(jnp.moveaxis(points, -1, 0).astype(self.real), layout, mapped_axes(self.mesh))
         spec: Any = step.operand_spec(numbers, layout)
@@ -78,7 +77,7 @@ class WaveSums:
 
 @functools.lru_cache(maxsize=32)
 def sums_for(values: Layout, positions: Scattered, problem: ScatteredProblem, products: tuple[float, ...]) -> WaveSums:
-    """The sums of values of this layout if no product of half-widths exceeds `products`; points are shapes alone."""
+    """The sums for products of half-widths up to `products`; points are shapes alone."""
     d, one = len(products), window(problem.tol, SIGMA, len(products), problem.dtype)
     least = 4 * SIGMA * np.maximum(products, 1.0)
     bits = BITS - max(0, int(least.max()).bit_length() - BITS)
@@ -104,7 +103,7 @@ def _from_cells(step: Step, slot: int) -> RingGrid:
 
 
 def image_for(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
-    """Layout of the grid of positions, batch dimensions first, cut by the axes that cut the points."""
+    """Layout of the grid of positions, batch first, cut by the points' axes."""
     lead = values.ndim - ndim
     by: list[list[tuple[str, int]]] = [[] for _ in cells]
     for cut in itertools.chain(*values.cuts[lead:]):
@@ -116,7 +115,7 @@ def image_for(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
 
 @jax.custom_batching.custom_vmap
 def ends(points: Array) -> Array:
-    """The least and greatest coordinates (2, d), of a whole batch under `vmap`: so they are numbers outside `jit`."""
+    """The least and greatest coordinates (2, d); of a whole batch under `vmap`, to be concrete outside `jit`."""
     flat = points.reshape(-1, points.shape[-1])
     return jnp.stack([flat.min(0), flat.max(0)])
 
@@ -127,7 +126,7 @@ def _of_all(size: int, batched: list[bool], points: Array) -> tuple[Array, bool]
 
 
 def middles(xp: Any, ends: Any) -> tuple[Any, Any]:
-    """A middle of MANTISSA bits between the ends (2, d), and how far these are from it."""
+    """A middle of MANTISSA bits between the ends (2, d), and their distance from it."""
     low, high = ends
     middle = (low + (high - low) / 2).astype(np.float32).astype(low.dtype)
     return middle, xp.maximum(high - middle, middle - low)
@@ -138,12 +137,11 @@ PointOperands = tuple[Cells, Cells]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def at_points(sums: WaveSums, c: Array, x: Array, s: Array, operands: PointOperands) -> Array:
-    """The sums of complex values, as stored, at points that have these operands."""
     return in_turn(_run, sums, c, operands)
 
 
 def _change(sums: WaveSums, primals: Any, tangents: Any) -> Any:
-    """One transform of the value and of all x c, another of all changes of c and of all dx c."""
+    """One transform of the value and all x c, another of all changes of c and all dx c."""
     (c, x, s, operands), (dc, dx, ds, _) = primals, tangents
     every = jax.vmap(lambda c: at_points(sums, c, x, s, operands))
     y, changes = None, []
@@ -165,14 +163,13 @@ at_points.defjvp(_change, symbolic_zeros=True)
 
 @functools.partial(jax.jit, static_argnums=0)
 def _times(sums: WaveSums, points: Array, values: Array) -> Array:
-    """Each coordinate of positions times the values, (d, ...)."""
     numbers = sums.stored(0, points)
     return scaled(values[None], jnp.expand_dims(numbers, range(1, 2 + values.ndim - numbers.ndim)))
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _summed(sums: WaveSums, points: Array, values: Array) -> Array:
-    """-i tau s . values, for an array of values for each coordinate of frequencies s."""
+    """-i tau s . values, for values by coordinate of frequencies s."""
     numbers = sums.stored(-1, points)
     turn = 2 * math.pi if sums.unit == "turns" else 1.0
     weights = lax.complex(jnp.zeros_like(numbers), -turn * numbers)
@@ -187,13 +184,13 @@ def _run(sums: WaveSums, c: Array, operands: PointOperands) -> Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def operands_of(sums: WaveSums, x: Array, s: Array, ends: Array) -> PointOperands:
-    """What the steps take of points; `ends` (2, 2, d) are those of positions and of frequencies in turns."""
+    """`ends` (2, 2, d) are those of positions and frequencies in turns."""
     scale = _scale(sums, ends)
     return _sources(sums, jnp.moveaxis(x, -1, 0), scale), _targets(sums, jnp.moveaxis(s, -1, 0), scale)
 
 
 class Rescaling(NamedTuple):
-    """Along each dimension the middles, and cell = m 2^-t; `fits` if the grid is large enough along all."""
+    """Along each dimension the middles, and cell = m 2^-t; `fits` if the grid is large enough."""
 
     x0: Array
     s0: Array
@@ -202,7 +199,7 @@ class Rescaling(NamedTuple):
     fits: Array
 
     def along(self, ndim: int) -> "Rescaling":
-        """Each of shape (d, 1, ...), to meet coordinates (d, ...)."""
+        """Fields of shape (d, 1, ...), for coordinates (d, ...)."""
         x0, s0, m, t = (one.reshape(line_shape(0, ndim)) for one in self[:-1])
         return Rescaling(x0, s0, m, t, self.fits)
 
@@ -218,7 +215,7 @@ def _scale(sums: WaveSums, ends: Array) -> Rescaling:
 
 
 def _sources(sums: WaveSums, x: Array, scale: Rescaling) -> Cells:
-    """Positions (d, ...) in cells of the grid, and the factors exp(-2 pi i s0 . x)."""
+    """Positions (d, ...) in cells, and the factors exp(-2 pi i s0 . x)."""
     one, limbs = scale.along(x.ndim), phases.limbs_for(sums.real)
     finite = jnp.isfinite(x).all(0)
     x = jnp.where(finite, x, one.x0.astype(x.dtype))
@@ -230,7 +227,7 @@ def _sources(sums: WaveSums, x: Array, scale: Rescaling) -> Cells:
 
 
 def _targets(sums: WaveSums, s: Array, scale: Rescaling) -> Cells:
-    """Frequencies (d, ...) in cells of their grid, and the factors exp(-2 pi i (s - s0) . x0) / phihat(k)."""
+    """Frequencies (d, ...) in cells, and the factors exp(-2 pi i (s - s0) . x0) / phihat(k)."""
     step, one = sums.ends[-1], scale.along(s.ndim)
     finite, limbs = jnp.isfinite(s).all(0), phases.limbs_for(sums.real)
     s = jnp.where(finite, s, 0)
@@ -257,7 +254,7 @@ def _apart(a: Limbs, b: Limbs) -> Limbs:
 
 
 def _multiple(middle: Array, fixed: Any, values: Array) -> Limbs:
-    """middle values modulo 1: an integer multiple of the values over a power of two."""
+    """middle values modulo 1: an integer times the values over a power of two."""
     mantissa, power = jnp.frexp(jnp.abs(middle))
     product = phases.times((mantissa * 2.0**MANTISSA).astype(jnp.uint32), fixed(values, power - MANTISSA))
     return tuple(jnp.where(middle < 0, *pair) for pair in zip(phases.negative(product), product, strict=True))

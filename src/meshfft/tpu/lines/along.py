@@ -1,14 +1,14 @@
 """FFTs of lines in a TPU's fast memory, over whole registers; all kernels use this routine.
 
 A register holds 8 rows (sublanes) of 128 columns (lanes). For lines along the rows, N = 8 M and row n = 8 v + s is
-sublane s of register v. Stockham passes transform the M registers, eight rows at once, and the last pass transforms the
-sublanes. It loads row s of eight registers with a stride into one register, without shuffles:
+sublane s of register v. Stockham passes transform the M registers, and the last pass the sublanes: it loads row s of
+eight registers with a stride into one register, without shuffles:
 
     passes    y[b r + c] = w^(b c) sum_a exp(.. a c / r) x[a left + b]       for each radix r, in registers
     last      X[k + M q] = sum_s exp(.. s q / 8) w_N^(s k) y_s[k]            eight k in a register
 
-Untiled lines have two dimensions behind theirs: each position has separate registers, and there is no last pass.
-Registers are 9 rows apart for the last pass: at a distance of eight, a load would hit one memory bank several times.
+Untiled lines have two dimensions behind theirs, separate registers for each position, and no last pass. For it,
+registers are 9 rows apart: at a distance of eight, a load would hit one memory bank several times.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ Weigh = Callable[[Index], tuple[Weight, Weight]]
 
 @dataclasses.dataclass(frozen=True)
 class FFTLine:
-    """A length along the rows of registers; `many_registers` of a core, 64 and not 32, hold two more tiles at once."""
+    """A length along the rows of registers; with `many_registers`, 64 and not 32, a core holds two more tiles."""
 
     length: int
     sign: int
@@ -47,12 +47,12 @@ class FFTLine:
 
     @property
     def at_once(self) -> int:
-        """Tiles of 128 columns in one loop body: independent work for the compiler to interleave."""
+        """Tiles in one loop body, for the compiler to interleave."""
         return 4 if self.many_registers else 2
 
     @property
     def registers(self) -> int:
-        """M: registers of a line, or of eight rows of it."""
+        """M."""
         return self.length if self.untiled else self.length // SUBLANES
 
     @property
@@ -65,7 +65,6 @@ class FFTLine:
 
     @property
     def rows(self) -> int:
-        """Rows of scratch memory: those of the last pass, in whole tiles."""
         return max(max(self.registers, SUBLANES) * PITCH, -(-self.length // LANES) * LANES)
 
     @property
@@ -73,7 +72,7 @@ class FFTLine:
         return self.radices[0]
 
     def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
-        """Calls body for each register of `done` that a later pass transforms."""
+        """Calls body for each register that a later pass transforms."""
         loop(done, body)
 
     @property
@@ -113,7 +112,7 @@ def along_untiled(
 def along_rows(
     line: FFTLine, tables: Sequence[Ref], source: PassOperand, scratch: Refs, target: Refs, tiles: int
 ) -> None:
-    """FFTs of the rows of (N, columns); `source` may be `scratch` or `target`, which `order` assigns."""
+    """FFTs of the rows of (N, columns); `source` may be `scratch` or `target`: see `order`."""
     last = len(line.radices) - 1
     buffers = buffers_of(last + 1, source, target, scratch)
 
@@ -153,7 +152,7 @@ def order(line: FFTLine, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
 
 
 def buffers_of(passes: int, source: PassOperand, between: Refs, last: Refs) -> list[Ref]:
-    """Operands of each pass, then the result of the last; passes before it alternate between two memories."""
+    """Operands of each pass, then the last result, alternating between two memories."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
@@ -166,7 +165,7 @@ def passes(
     source: PassOperand | None = None,
     begin: int = 0,
 ) -> None:
-    """All radices over registers from `begin` on, without the last pass of tiled lines."""
+    """All radices over registers from `begin` on, without the last pass."""
     for p in range(begin, len(line.radices)):
         _one_pass(line, p, table, load, store, tiles, source)
 
@@ -174,7 +173,7 @@ def passes(
 def _one_pass(
     line: FFTLine, p: int, table: Ref, load: LoadPair, store: Store, tiles: Tiles, source: PassOperand | None
 ) -> None:
-    """One radix: twiddled butterflies, for each of `done` registers that earlier passes have transformed."""
+    """One radix: twiddled butterflies, for each of `done` registers."""
     radix, done = line.radices[p], math.prod(line.radices[:p])
     left, kept = line.registers // (done * radix), line.kept if p == 0 else radix
 
@@ -195,7 +194,7 @@ def _one_pass(
 
 
 def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:
-    """Twiddles of butterfly b of a pass, except the first, which is 1; none in the last pass over registers."""
+    """Twiddles of butterfly b, except the first, which is 1; none in the last pass."""
     if p == len(line.radices) - 1:
         return []
     radix = line.radices[p]
@@ -206,8 +205,8 @@ def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:
 def last_pass(line: FFTLine, table: Ref, read: ReadPair, put: Put, tiles: Tiles) -> None:
     """The radix over the sublanes, for eight k at a time.
 
-    read(row, tile) is a register of scratch memory from that row on, PITCH rows apart. put(q, k, tile, value) stores
-    results from row k + M q on.
+    read(row, tile) is a register of rows from that one on, PITCH apart. put(q, k, tile, value) stores results from row
+    k + M q on.
     """
     rows = min(line.registers, SUBLANES)
 
@@ -224,7 +223,7 @@ def last_pass(line: FFTLine, table: Ref, read: ReadPair, put: Put, tiles: Tiles)
 
 
 def by_eights(many: int, body: Callable[[Index], None]) -> None:
-    """Calls body(k) for eight k < many at a time; the last eight may overlap those before."""
+    """Calls body(k) for eight k < many at a time; the last may overlap."""
     if many % SUBLANES == 0:
         loop(many // SUBLANES, lambda g: body(g * SUBLANES))
     else:
@@ -237,7 +236,7 @@ def sublane_weights(table: Ref, k: Index) -> Weights:
 
 
 def transpose(source: Sequence[Ref], target: Sequence[Ref], rows: int, columns: int, planes: int = 1) -> None:
-    """target[c, r] = source[r, c] by tiles of 128 x 128, for planes side by side; the rest by eights."""
+    """target[c, r] = source[r, c] by tiles of 128 x 128, the rest by eights."""
     (full, rest), across = divmod(rows, LANES), -(-columns // LANES)
     down = full + (rest > 0)
 

@@ -30,7 +30,7 @@ BlockIndex = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
 
 @dataclasses.dataclass(frozen=True)
 class Blocked:
-    """Blocks of arrays of one shape; a size of None is one position of a dimension hidden from the kernel.
+    """Blocks of arrays of one shape; a size of None hides a dimension from the kernel.
 
     The last block may reach over the end. `place` maps a grid step to a block, by default the next. `views` makes the
     kernel's view of the arrays.
@@ -65,12 +65,11 @@ class Blocked:
         return dataclasses.replace(self, place=place) if shift else self
 
     def holds(self, dim: int) -> bool:
-        """Whether a block has the whole dimension."""
         size = self.sizes[dim]
         return size is not None and size >= self.shape[dim]
 
     def sent(self, dim: int, parts: int) -> "Blocked":
-        """The blocks of one array (parts, planes, ..), with a dimension of these planes in parts."""
+        """The blocks of one array (parts, planes, ..), with a dimension in parts."""
         if self.holds(dim):
             inside = sum(size is not None for size in self.sizes[:dim])
             return self._divided(dim, parts, 1, lambda refs: (Parted(refs[0], 0, inside), Parted(refs[0], 1, inside)))
@@ -99,7 +98,7 @@ class Blocked:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A kernel: its name, function, lines, blocks to read and write, and scratch memories of two planes each.
+    """A kernel, its blocks, and scratch memories of two planes each.
 
     `twist` is a table of scalar weights, and the row for each grid step; `fixed` are tables for all steps.
     """
@@ -145,7 +144,7 @@ class Kernel:
         )
 
     def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
-        """For each line, the twiddles of its passes as scalars and of the last as registers; then the weights."""
+        """For each line, twiddles of passes as scalars, of the last as registers; then weights."""
         for line in self.lines:
             passes, last = line.tables()
             yield passes, pl.BlockSpec(memory_space=pltpu.SMEM)
@@ -171,19 +170,19 @@ def call(
     interpret: bool,
     **how: Any,
 ) -> list[Array]:
-    """Calls a kernel; arrays and results vary over all mesh axes over which any array varies."""
+    """Calls a kernel; arrays and results vary over the mesh axes of any array."""
     arrays = varying(arrays, frozenset())
     varies = jax.typeof(arrays[0]).manual_axis_type
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=varies) for x in results]
     run = pl.pallas_call(body, shapes, interpret=interpret, name=name, **how)
-    with jax.enable_x64(False):  # otherwise Pallas takes Python's integers for 64 bits and refuses them
+    with jax.enable_x64(False):  # otherwise Pallas takes Python's integers for 64 bits
         return list(run(*arrays))
 
 
 def linear_on_tpu(
     kernels: OnPlanes, elsewhere: OnPlanes, transpose: OnPlanes, given: Planes, interpret: bool
 ) -> Planes:
-    """Runs kernels on a TPU, or anywhere if Pallas interprets them; else XLA. Kernels have no rule for transposes."""
+    """Runs kernels on a TPU, or if Pallas interprets them; else XLA. Kernels have no rule for transposes."""
 
     def forward(_: None, given: Planes) -> Planes:
         with jax.named_scope("fft"):  # profiles find it by the name of XLA's FFT

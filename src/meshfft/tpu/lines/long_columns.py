@@ -4,11 +4,11 @@
     twisted   Z[i, b] = w_N^(b i) sum_a exp(.. a i / A) x[B a + b]
     second    X[i + A j] = sum_b exp(.. b j / B) Z[i, b]                written to its final place
 
-Both are untiled: each position of A, or of B, has separate registers. In the last dimension but one, eight b are on the
-sublanes, and eight i are there in the result: the second kernel moves them by strided loads.
+Both are untiled. In the last dimension but one, eight b are on the sublanes, and eight i are there in the result: the
+second kernel moves them by strided loads.
 
-Pieces from L A devices are processed one at a time, as they arrive: b is (part, piece, row). Each piece has an
-intermediate array (.., A, L, planes, rows, ..).
+Pieces from L A devices are processed as they arrive: b is (part, piece, row). Each piece has an intermediate array
+(.., A, L, planes, rows, ..).
 """
 
 import dataclasses
@@ -70,7 +70,7 @@ class LongKernels(NamedTuple):
         return [x.reshape(self.result) for x in self.second.run(between, interpret)]
 
     def _split(self, x: Array, shape: Shape) -> Array:
-        """Splits the dimension; further dimensions may be longer than the block's."""
+        """Splits the dimension; others may be longer than the block's."""
         if self.of.came:
             return x.reshape(*shape[:2], *x.shape[1:])
         dim = len(self.of.lead)
@@ -100,7 +100,6 @@ def kinds(tiled: bool) -> tuple[str, str]:
 
 
 def _first(of: SplitLines, sign: int, rest: BlockSizes, piece: int, ports: Ports) -> Kernel:
-    """Lines of A in one piece, to an array with both planes."""
     line, ndim = FFTLine(of.first, sign, untiled=True), len(of.lead)
     none: BlockSizes = (None,) * ndim
     tall = of.rows // (of.eight or 1)  # steps along the rows of a piece
@@ -194,12 +193,12 @@ def _twist(of: SplitLines, sign: int, piece: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=32)
 def _sublane_twist(first: int, length: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i s k / length), of sublanes s < 8: (2, A, 8, 128); one array for all pieces."""
+    """exp(sign 2 pi i s k / length), of sublanes s < 8: (2, A, 8, 128)."""
     return on_all_lanes(roots(first, SUBLANES, length, sign))
 
 
 def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitLines | None:
-    """How a dimension is split in two, or None if there are no factors or they do not fit the pieces."""
+    """How a dimension is split in two; None if no factors fit the pieces."""
     lead, rest, came = tuple(shape[:dim]), tuple(shape[dim + 1 :]), ports.came
     tile = SUBLANES if len(rest) == 1 else 1
     first = _factor(shape[dim], tile, came.parts if came else shape[dim])
@@ -215,7 +214,7 @@ def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitL
 
 
 def target_of(of: SplitLines, rest: BlockSizes, sent: tuple[int, int] | None) -> Blocked | None:
-    """Target of X[i + A j], for all j and one i, or eight: planes, or parts that consist of whole blocks.
+    """Target of X[i + A j], for all j and one i, or eight: planes, or parts of whole blocks.
 
     Part p of the dimension itself has rows p R ... p R + R - 1:
 
@@ -263,6 +262,6 @@ def _shared(refs: Sequence[Ref]) -> Refs:
 
 
 def _factor(length: int, multiple: int, parts: int) -> int:
-    """A, up to the root of the length, such that both factors have radices and A divides `parts`; 0 if none."""
+    """A, if both factors have radices and A divides `parts`; else 0."""
     divisors = (d for d in range(math.isqrt(length), 0, -1) if length % d == 0 and length // d % multiple == 0)
     return next((d for d in divisors if radices(d) and radices(length // d) and parts % d == 0), 0)

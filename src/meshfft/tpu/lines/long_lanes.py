@@ -1,6 +1,6 @@
 """The kernel of a last dimension too long for blocks of 128 rows: N = 128 M, a few rows at a time, in one pass.
 
-A register holds 128 consecutive n of eight lines, so that M registers are a dimension that needs no transposition:
+A register holds 128 consecutive n of eight lines, so M registers are a dimension that needs no transposition:
 
     n = 128 v + l,  l = L m + j,  L = 128 / q;     k = i + M (u + q w),  i < M,  u < q,  w < L
 
@@ -66,7 +66,7 @@ class LongLine:
 
 
 def kernel_of(name: str, shape: Sequence[int], sign: int, room: int) -> Kernel | None:
-    """Blocks of 16 or 32 rows, if lines have such factors and fit in fast memory."""
+    """A kernel of 16 or 32 rows, if they fit in fast memory."""
     length = shape[-1]
     block = 4 * SUBLANES if room >= MANY_REGISTERS else 2 * SUBLANES
     line = LongLine(length, sign, block)
@@ -110,7 +110,7 @@ def _over_registers(line: LongLine, table: Ref, weights: Ref, source: Refs, betw
 
 
 def _over_lanes(line: LongLine, table: Ref, source: Refs, target: Refs) -> None:
-    """The radix q across groups of lanes, for eight registers and q lines at a time; result rows are i + M u."""
+    """The radix q across groups of lanes, eight registers and q lines at a time; result rows are i + M u."""
     groups, many = line.groups, line.registers
 
     def eight(g: Index) -> None:
@@ -176,7 +176,7 @@ def _copy_out(line: LongLine, source: Refs, target: Refs) -> None:
 
 
 def _swapped(x: Sequence[Pair], width: int) -> list[Pair]:
-    """Swaps groups of lanes: y[m] in group r is x[r] in group m, one bit of m and r after another."""
+    """Swaps groups of lanes: y[m] in group r is x[r] in group m, bit after bit of m and r."""
     planes = [list(part) for part in zip(*x, strict=True)]
     lanes = lax.broadcasted_iota(jnp.int32, (SUBLANES, LANES), 1)
     for plane in planes:

@@ -25,7 +25,7 @@ PieceRow = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that
 
 
 def register(ref: Ref, rows: LineSpan, tile: Index, wide: int = LANES) -> Ref:
-    """Some rows of up to 128 columns, in scratch memory (tiles, rows, 128) or in a block (rows, columns)."""
+    """Rows of up to 128 columns, of scratch memory (tiles, rows, 128) or a block."""
     if isinstance(ref, Beside):
         plane, column = div(tile, ref.tiles), rem(tile, ref.tiles)
         return _at(ref.ref, plane, rows, pl.ds(start(column, LANES).start, wide))
@@ -50,7 +50,7 @@ def _at(ref: Ref, *index: Index) -> Ref:
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    """A plane of a block (planes, rows, columns) as one plane, with the planes side by side."""
+    """A block (planes, rows, columns) with its planes side by side."""
 
     ref: Ref
 
@@ -73,7 +73,7 @@ class PlaneView:
 
 @dataclasses.dataclass(frozen=True)
 class Apart:
-    """A plane of eight lines at intervals of `rows` in scratch memory; a register has one row of each line."""
+    """Eight lines at intervals of `rows` in scratch memory; a register has one row of each."""
 
     ref: Ref
     rows: int
@@ -118,7 +118,6 @@ class Parted:
         return sum(hasattr(at, "start") for at in index[: self.lead + self.dim])
 
     def _places(self, index: Indices) -> list[Indices]:
-        """Indices of the access, each within one part."""
         at, rows = index[self.lead + self.dim], self.ref.shape[self.lead + 2 + self.dim]
         if not hasattr(at, "start"):
             return [self._place(index, div(at, rows), rem(at, rows))]
@@ -141,8 +140,7 @@ class Arrived:
     """A block in pieces from exchanges, each (parts, planes, rows, ..); rows of tiled lines count in registers.
 
     Row n = (part P + piece) m + j, for P pieces of m rows from each part. A piece is a separate array, so the piece of
-    a row must be known at trace time; the part and j need not. The first radix r of N = r L reads rows a L + b, a < r:
-    see `legible`.
+    a row must be known at trace time (see `legible`). The first radix r of N = r L reads rows a L + b, a < r.
     """
 
     refs: Sequence[Ref]

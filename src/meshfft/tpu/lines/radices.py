@@ -3,7 +3,7 @@
     X[k] = sum_n x[n] exp(sign 2 pi i k n / radix)
 
 Additions and products of real vectors, for each vector of a butterfly: 2 for radix 2, 4 for 4, 6.5 for 8, 9 for 16. A
-part that is None is zero and costs nothing. Tables are computed in float64 and rounded once.
+part that is None is zero and costs nothing.
 """
 
 import functools
@@ -117,7 +117,7 @@ def _times_i(a: Pair, sign: int) -> Pair:
 
 
 def _rotated(a: Pair, eighths: int, sign: int) -> Pair:
-    """exp(sign 2 pi i eighths / 8) a; 1 and 3 take two additions and two products."""
+    """exp(sign 2 pi i eighths / 8) a."""
     if eighths == 0:
         return a
     if eighths == 2:
@@ -133,7 +133,7 @@ def _dft4(x: Sequence[Pair], sign: int) -> list[Pair]:
 
 
 def _dft_even(x: Sequence[Pair], sign: int) -> list[Pair]:
-    """8 as 4 x 2, 16 as 4 x 4: DFTs of 4 over the high digit, twiddles, and DFTs over the low one."""
+    """8 as 4 x 2, 16 as 4 x 4: DFTs of 4 over the high digit, twiddles, DFTs over the low one."""
     radix = len(x)
     low = radix // 4
     columns = [_dft4(x[i::low], sign) for i in range(low)]

@@ -1,14 +1,14 @@
 """FFTs of real lines along rows of registers, to half of their spectra, and the transpose.
 
-As in along.py a line of N = 8 M is eight of M, one to a sublane, and then the last pass. Spectra of the eight are
-Hermitian. For M = r L the first butterflies keep c <= r / 2 of their r results, and later passes transform only these:
+As in along.py a line of N = 8 M is eight of M, one to a sublane, whose spectra are Hermitian. For M = r L the first
+butterflies keep c <= r / 2 of their r results, and later passes transform only these:
 
     half       t_c[b] = w_M^(b c) sum_a exp(.. a c / r) x[a L + b],   Y[r j + c] = FFT_L(t_c)[j],   Y[M - k] = conj Y[k]
                X[k + M q] = sum_s exp(.. s q / 8) w_N^(s k) Y_s[k],   k <= M / 2,   X[N - k] = conj X[k]
     onto real  the same in reverse: x[n] = Re sum_{k <= N / 2} X[k] exp(.. k n / N)
 
-Mirror images of eight k are eight rows in reverse order, for which older TPUs have no instruction. There all k < M are
-computed for q < 4 alone, and X[N / 2] = sum_s (-1)^s Y_s[0].
+Mirror images of eight k are eight rows in reverse order, for which older TPUs have no instruction. These compute all
+k < M for q < 4 alone, and X[N / 2] = sum_s (-1)^s Y_s[0].
 
 Lines are not mixed: a NaN does not spread, and a small line keeps its digits beside a large one.
 """
@@ -39,7 +39,7 @@ class RealLine(FFTLine):
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """The first is as large as possible, as it keeps the fewest results."""
+        """The first is as large as possible: it keeps the fewest results."""
         rest, odd = divmod(self.registers, 16)
         return radices(self.registers) if odd or rest == 1 else (16, *radices(rest))
 
@@ -57,11 +57,10 @@ class RealLine(FFTLine):
 
     @property
     def rows(self) -> int:
-        """Rows of scratch memory, with a register for the mirror image of the first."""
+        """As FFTLine's, with a register for the mirror image of the first."""
         return max((max(self.registers, SUBLANES) + 1) * PITCH, -(-self.length // LANES) * LANES)
 
     def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
-        """Calls body for each register of `done` that is not a mirror image."""
         first = self.radices[0]
         if done == 1:
             body(0)
@@ -69,7 +68,7 @@ class RealLine(FFTLine):
             loop(done // first, lambda j: loop(self.kept, lambda c: body(j * first + c)))
 
     def places(self, k: Index) -> list[tuple[Index, Index]]:
-        """Places of the register of k and of its mirror image, each with the sign of the imaginary part."""
+        """Places of the register of k and of its mirror image, with the signs of imaginary parts."""
         if not self.mirrored:
             return [(k, 1.0), (self.registers - k, -1.0)]
         beyond = 2 * k > self.registers
@@ -79,7 +78,7 @@ class RealLine(FFTLine):
 
 
 def real_plane(line: RealLine, memories: Sequence[Refs]) -> Ref:
-    """The plane of real lines beside (scratch, half spectra), which the adjacent pass does not use."""
+    """The plane of real lines, unused by the adjacent pass."""
     return memories[len(line.radices) % 2][0]
 
 
@@ -119,13 +118,12 @@ def half_along_rows(line: RealLine, tables: Sequence[Ref], scratch: Refs, target
 
 
 def real_along_rows(line: RealLine, tables: Sequence[Ref], scratch: Refs, source: Refs, tiles: int) -> None:
-    """Real lines of (N, columns) of half spectra, written to `real_plane`; `source` is overwritten."""
+    """Real lines of half spectra (N, columns), written to `real_plane`; `source` is overwritten."""
     last = len(line.radices) - 1
     buffers = [scratch, *((source, scratch)[p % 2] for p in range(last))]
     target = real_plane(line, (scratch, source))
 
     def load(p: int, i: Index, tile: Index) -> Pair:
-        """Operand of pass p; the first adds mirror images."""
         if p > 1:
             return memory.load(buffers[p - 1], start(i, SUBLANES), tile)
         (re, im), *mirrored = [signed(at, sign, tile) for at, sign in line.places(i)]

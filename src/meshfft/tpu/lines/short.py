@@ -7,7 +7,7 @@ first       any other: every position has separate registers
 halflane    real lines to half spectra: transposed, half along the rows, transposed back
 halfplane   transposed, half along the rows, which are the columns, transposed back, along the rows
 
-"reallane" and "realplane", onto real lines, do the reverse of the last two.
+"reallane" and "realplane", onto real lines, do the reverse.
 """
 
 import math
@@ -24,7 +24,7 @@ FULL = 1.25  # most rows of blocks for each row of an array
 
 
 def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False) -> Kernel | None:
-    """A kernel of one plane, or of several small ones unless `alone`, if lines have radices and fit in fast memory."""
+    """A kernel of one plane, or of several small ones unless `alone`, or None."""
     *lead, rows, columns = shape
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in (rows, columns)):
         return None
@@ -42,7 +42,7 @@ def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False
 
 
 def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -> Kernel | None:
-    """A kernel of as many rows as fit, or a few long lines; `flat` takes the array as in `flattened`."""
+    """A kernel of as many rows as fit, or a few long lines; `flat`: as in `flattened`."""
     *lead, rows, length = flattened(shape) if flat else shape
     line, name = FFTLine(length, sign, many_registers=room >= MANY_REGISTERS), f"fft_lane_{length}"
     for many in (n for n in WIDE if n == LANES or n < 2 * rows):
@@ -54,7 +54,6 @@ def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -
 
 
 def column_kernel(shape: Sequence[int], dim: int, sign: int, room: int) -> Kernel | None:
-    """The widest blocks that fit in fast memory, of lines along a dimension that is not the last."""
     line = FFTLine(shape[dim], sign, dim < len(shape) - 2, room >= MANY_REGISTERS)
     name = f"fft_{'first' if line.untiled else 'sublane'}_{line.length}"
     partial = not line.untiled and line.registers % SUBLANES  # tiles, which need narrow blocks
@@ -95,7 +94,7 @@ def real_kernel(shape: Sequence[int], many: int, sign: int, room: int, onto: boo
 
 
 def flattened(shape: Sequence[int]) -> tuple[int, ...]:
-    """Shape of an array as lines in one leading dimension, if tiles of eight rows allow it without a copy."""
+    """Lines in one leading dimension, if tiles of eight rows allow it without a copy."""
     tiled = len(shape) > 1 and shape[-2] >= LANES and shape[-2] % SUBLANES
     return tuple(shape) if tiled else (math.prod(shape[:-1]), shape[-1])
 
@@ -108,7 +107,6 @@ def is_full(kernel: Kernel) -> bool:
 def transform_planes(
     kernel: Kernel, tables: Sequence[Ref], source: PassOperand, memories: list[Refs], target: Refs
 ) -> None:
-    """A plane, or several side by side, whose tiles are processed together."""
     rows, columns = kernel.lines
     first, second = memories
     down, across = (-(-line.length // LANES) for line in kernel.lines)
