@@ -40,7 +40,7 @@ def main(
         raise SystemExit("src or benchmarks has changes, or this is no clone: commit them first")
     failed = [part.name for part in parts if not tried(part, commit)]
     fill(quotes())
-    draw({part.name: [*files.read(part.path).values()] for part in PARTS if part.path.exists()}, FIGURES)
+    draw({part.name: files.read(part.path) for part in PARTS if part.path.exists()}, FIGURES)
     if failed:
         raise SystemExit(f"without new rows: {', '.join(failed)}")
 

@@ -152,7 +152,7 @@ def test_changes_that_are_not_committed_are_refused(monkeypatch: pytest.MonkeyPa
 
 def test_figures_are_drawn_from_rows(tmp_path: Path) -> None:
     """Catches a figure of a page that no rows draw, rows whose columns it lacks, and one without its part's rows."""
-    rows = {part.name: [*read(part.path).values()] for part in PARTS if part.path.exists()}
+    rows = {part.name: read(part.path) for part in PARTS if part.path.exists()}
     names = {path.name for path in draw(rows, tmp_path)}
     assert names == {f"{name}.png" for name in FIGURES}
     assert all((ROOT / "docs" / "figures" / name).exists() for name in names)
