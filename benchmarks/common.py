@@ -1,7 +1,6 @@
 """Shared by the benchmarks: virtual devices, meshes, noise, errors, and tables in Markdown."""
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -9,8 +8,6 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from meshfft.layout.layout import AXES
-
-from .timing import spread
 
 
 def cpu_devices(count: int = 8, wide: bool = False) -> None:
@@ -22,14 +19,15 @@ def cpu_devices(count: int = 8, wide: bool = False) -> None:
         jax.config.update("jax_enable_x64", True)
 
 
-def start(platform: str, wide: bool = False) -> None:
+def start(platform: str, wide: bool = False) -> list[jax.Device]:
     """Eight virtual CPU devices, or the accelerators of the machine."""
     if platform == "cpu":
         cpu_devices(wide=wide)
     elif wide:
         jax.config.update("jax_enable_x64", True)
-    if (found := jax.devices()[0].platform) != platform:
-        raise SystemExit(f"--device {platform}: the devices here are of a {found}")
+    if (found := jax.devices())[0].platform != platform:
+        raise SystemExit(f"--device {platform}: the devices here are of a {found[0].platform}")
+    return found
 
 
 def mesh_of(sizes: Sequence[int], devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -69,24 +67,6 @@ def powers(turns: Any, columns: int) -> np.ndarray:
 
 def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
-
-
-def cell(value: Any) -> str:
-    """A value of a row as words: numbers to three digits, and of several the median with its quartiles."""
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {cell(one)}" for name, one in value.items())
-    if isinstance(value, list) and value and all(isinstance(one, float) for one in value):
-        low, middle, high = spread(value)
-        return f"{middle:.3g} ({low:.3g} to {high:.3g})" if len(value) > 1 else f"{middle:.3g}"
-    return f"{value:.3g}" if isinstance(value, float) else "-" if value is None else str(value)[:60]
-
-
-def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
-    """Prints these columns of rows, or all that the first row has."""
-    left = iter(rows)
-    first: Mapping[str, Any] = next(left, {})
-    heads = columns or list(first)
-    table(heads, ([cell(row.get(name, "")) for name in heads] for row in itertools.chain([first], left)))
 
 
 def table(heads: Sequence[object], rows: Iterable[Sequence[object]]) -> None:

@@ -15,9 +15,9 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 
@@ -25,7 +25,6 @@ from meshfft.atomic import replacing
 from meshfft.extras import version_of
 
 Values = dict[str, Any]
-Kind = TypeVar("Kind")
 OWN = ("meshfft", "jax", "jaxlib", "numpy")
 CODE = ("src", "benchmarks/*.py", "pyproject.toml")  # pages and results change nothing that rows depend on
 WRONG = "give a file that --rows wrote"
@@ -45,30 +44,33 @@ def circumstances(*packages: str) -> Values:
     }
 
 
-def write(path: Path | None, rows: Iterable[Values], *packages: str) -> None:
-    """Writes rows in place of older ones."""
+def write(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str) -> None:
+    """Writes rows in place of older ones, with their circumstances if they lack them."""
     if path is not None:
         with replacing(path, overwrite=True) as temporary:
-            list(kept(temporary, rows, *packages))
+            append(temporary, rows, *packages)
+
+
+def append(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str) -> None:
+    """Appends rows as `write` has them; does nothing without a path."""
+    if path is not None:
+        made = circumstances(*packages)
+        with path.open("a") as file:
+            file.writelines(json.dumps({**row, **{k: made[k] for k in made if k not in row}}) + "\n" for row in rows)
 
 
 def kept(path: Path | None, rows: Iterable[Values], *packages: str) -> Iterator[Values]:
-    """Rows as they are made, each appended before the next is begun, with the circumstances that it lacks."""
-    made: Values = {}
+    """Rows as they are made, each appended before the next is begun."""
     for row in rows:
-        if path is not None:
-            made = made or circumstances(*packages)
-            with path.open("a") as file:
-                file.write(json.dumps({**row, **{k: made[k] for k in made if k not in row}}) + "\n")
+        append(path, [row], *packages)
         yield row
 
 
-def read(path: Path) -> list[Values]:
-    lines = enumerate(path.read_bytes().splitlines(), 1)
-    found = [_values(line, f"line {at} of {path}") for at, line in lines if line.strip()]
-    if not found:
+def read(path: Path) -> dict[int, Values]:
+    lines = {at: line for at, line in enumerate(path.read_bytes().splitlines(), 1) if line.strip()}
+    if not lines:
         raise ValueError(f"{path} holds no row: {WRONG}")
-    return found
+    return {at: _flat(_values(line, f"line {at} of {path}")) for at, line in lines.items()}
 
 
 def _values(line: bytes, place: str) -> Values:
@@ -81,16 +83,9 @@ def _values(line: bytes, place: str) -> Values:
     return values
 
 
-def find(rows: Iterable[Values], **wanted: Any) -> list[Values]:
-    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
-
-
-def grouped(rows: Iterable[Kind], key: Callable[[Kind], Hashable]) -> list[list[Kind]]:
-    """The rows with one key, in the order in which the first of each comes."""
-    found: dict[Hashable, list[Kind]] = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return list(found.values())
+def _flat(row: Values) -> Values:
+    made = row.pop("made_by", None)
+    return row if made is None else {**row, "versions": made, "commit": ""}
 
 
 def commit() -> str:

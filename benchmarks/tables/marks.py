@@ -40,7 +40,7 @@ def main(
         raise SystemExit("src or benchmarks has changes, or this is no clone: commit them first")
     failed = [part.name for part in parts if not tried(part, commit)]
     fill(quotes())
-    draw({part.name: files.read(part.path) for part in PARTS if part.path.exists()}, FIGURES)
+    draw({part.name: [*files.read(part.path).values()] for part in PARTS if part.path.exists()}, FIGURES)
     if failed:
         raise SystemExit(f"without new rows: {', '.join(failed)}")
 
@@ -77,14 +77,15 @@ def marked_pages() -> list[Path]:
 
 
 class Quotes(NamedTuple):
-    """What marks can name: tables and series, and the commits of the rows of each, which tests compare."""
+    """What marks can name: tables and series, the part of each, and the commits of each part's rows."""
 
     values: dict[str, str | Series]
+    parts: dict[str, str]
     commits: dict[str, set[str]]
 
     def text(self, name: str) -> str:
         """The text of a mark; raises ValueError for a table, series or key that the rows lack."""
-        head, keys = self.split(name)
+        head, keys = self._split(name)
         found = _of(self.values, head)
         if isinstance(found, str):
             return found
@@ -94,28 +95,37 @@ class Quotes(NamedTuple):
             return f"{above / below:.3g}"
         return ", ".join(map(form, [_of(numbers, key) for key in keys.split(",")] if keys else numbers.values()))
 
-    def split(self, name: str) -> tuple[str, str]:
+    def made_at(self, text: str) -> set[str]:
+        """The commits of all rows that a page quotes."""
+        heads = {self._split(mark[1])[0] for mark in MARK.findall(text)}
+        return set().union(*(self.commits[self.parts[head]] for head in heads & {*self.parts}))
+
+    def _split(self, name: str) -> tuple[str, str]:
         head, _, keys = name.rpartition(" ")
         return (name, "") if name in self.values or name.startswith("table ") else (head, keys)
 
 
 def quotes() -> Quotes:
-    found = Quotes({}, {})
+    """What the rows in results/ give."""
+    found = Quotes({}, {}, {})
     for part in (one for one in PARTS if one.path.exists()):
-        rows = files.read(part.path)
+        rows = [*files.read(part.path).values()]
         made = dict(part.made(rows))
         found.values.update(made)
-        found.commits.update({name: {row.get("commit", "") for row in rows} for name in made})
+        found.parts.update(dict.fromkeys(made, part.name))
+        found.commits[part.name] = {row["commit"] for row in rows}
     return found
 
 
-def remade(text: str, found: Quotes, unknown: Callable[[str], Any]) -> str:
+def remade(text: str, found: Quotes, unknown: Callable[[str], Any] | None = None) -> str:
     """A page with every marked text as the rows have it; one without rows is told, and stays."""
 
     def new(mark: re.Match[str]) -> str:
         try:
             return mark[1] + found.text(mark[2]) + mark[4]
         except ValueError:
+            if unknown is None:
+                raise
             unknown(mark[2])
             return mark[0]
 
