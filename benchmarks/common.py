@@ -19,15 +19,14 @@ def cpu_devices(count: int = 8, wide: bool = False) -> None:
         jax.config.update("jax_enable_x64", True)
 
 
-def start(platform: str, wide: bool = False) -> list[jax.Device]:
-    """Eight virtual CPU devices, or the accelerators of the machine."""
+def start(platform: str, wide: bool = False) -> None:
+    """Takes eight virtual CPU devices, or the accelerators of the machine."""
     if platform == "cpu":
         cpu_devices(wide=wide)
     elif wide:
         jax.config.update("jax_enable_x64", True)
-    if (found := jax.devices())[0].platform != platform:
-        raise SystemExit(f"--device {platform}: the devices here are of a {found[0].platform}")
-    return found
+    if (here := jax.devices()[0].platform) != platform:
+        raise SystemExit(f"--device {platform}: the devices here are of a {here}, so give --device {here}")
 
 
 def mesh_of(sizes: Sequence[int], devices: Sequence[jax.Device] | None = None) -> Mesh:

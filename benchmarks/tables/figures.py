@@ -19,7 +19,7 @@ from meshfft.plans.planning import plan
 from ..wires import FIELDS
 from .text import Values
 
-DARK, ORANGE, BLUE, GREY = "#51127c", "#e8743b", "#3c7fb1", "#555555"
+DARK, ORANGE, GREY = "#51127c", "#e8743b", "#555555"
 LENGTH = 8192  # of the lines whose errors are drawn
 Rows = Mapping[str, Sequence[Values]]
 

@@ -59,11 +59,11 @@ class Xla(Engine[Array]):
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """Products on a matrix unit, else 5 N log2 N flops a line; transposes if dimensions are behind."""
         points, wide = lines.points, 2 if self.chirp and not chip.cached else 1
-        moved = any(d not in lines.dims for d in range(min(lines.dims), len(lines.block)))
+        behind = sum(d not in lines.dims for d in range(min(lines.dims), len(lines.block)))
         copies = 2 if chip.cached and not self.chirp else 3 * wide  # CPUs transpose into the result
         if chip.switched and not self.chirp:  # result, workspace of cuFFT, moved lines
             several = len(lines.dims) > CALL_DIMS
-            copies = 2 + (moved or several) + several
+            copies = 2 + (behind > 0 or several) + several
         alive = (math.prod(lines.block) + copies * points) * itemsize
         if chip.side > 1:
             radices = [radix for length in lines.lengths for radix in stages(length, chip.side)]
@@ -75,8 +75,7 @@ class Xla(Engine[Array]):
                 fed_bytes=STAGE_PASSES * len(radices) * points * itemsize,
                 peak_bytes=alive,
             )
-        behind = sum(d not in lines.dims for d in range(min(lines.dims), len(lines.block)))
-        passes = 2 * len(lines.dims) + (MOVED_PASSES * moved if chip.switched else 10 * behind)
+        passes = 2 * len(lines.dims) + (MOVED_PASSES * (behind > 0) if chip.switched else 10 * behind)
         flops = round(points * sum(map(flops_of, lines.lengths)))
         return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)
 

@@ -17,7 +17,7 @@ from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
 from ..layout.storage import stored_on
 from ..machine.machine import Machine
-from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import Dot, Precision, complex_dtype, real_dtype
 from ..operators.operands import OperandSource
 from ..operators.transform import Transform, check_known, check_once, dims_of, factor, is_integer
 from ..plans.options import chosen
@@ -95,7 +95,7 @@ def products(setting: Setting, precision: Precision, method: str = "auto") -> tu
     if chip.unit and dtype.itemsize == 16 and method != "kdft":
         remedy = "sum by slices, with mf.kdftn(image, points), mf.plan(shape, points=points) or method='kdft'"
         raise ValueError(f"{chip.name} spreads no points in float64: {remedy}; or use precision='float32'")
-    return dtype, dots_of(setting.dtype, precision, None, chip.unit, chip.run, chip.splits)
+    return dtype, Options(precision=precision).dots(setting.dtype, chip)
 
 
 def problem_of(
