@@ -44,9 +44,9 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
     """Keeps compiled programs on the disk, so that the next process reads
     them instead of compiling.
 
-    It sets JAX's `jax_compilation_cache_dir`, and the shortest compilation
-    that is kept to 0 seconds. Call it before the first transform. Nothing is
-    ever deleted: docs/compilation.md.
+    It sets JAX's `jax_compilation_cache_dir`, and keeps even the shortest
+    compilations. Call it before the first transform. Nothing is ever deleted:
+    docs/compilation.md.
 
     Args:
         folder: made if it does not exist, ~ for the home directory; by
@@ -56,9 +56,9 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
         The folder.
 
     Raises:
-        ValueError: nobody can write there, or it belongs to another user; an
-            empty name.
-        TypeError: no path.
+        ValueError: this user cannot write there, or another owns it; an empty
+            name.
+        TypeError: not a path.
 
     >>> import tempfile
     >>> mf.cache(tempfile.mkdtemp()).is_dir()  # doctest: +SKIP

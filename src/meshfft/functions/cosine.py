@@ -28,22 +28,23 @@ def dctn(
         type 4  X[k] = 2 sum_n x[n] cos(pi (2 k + 1) (2 n + 1) / 4 N)
 
     Args:
-        x: as a of `fftn`; real and imaginary part are transformed alike.
+        x: as `a` of `fftn`; real and imaginary part are transformed alike.
         type: 1 to 4.
         s, axes, norm: as scipy.fft.dctn.
         method, ..., donate: as `fftn`.
         orthogonalize: weight the first and last terms so that rows are
-            orthogonal; None: if norm is "ortho".
+            orthogonal; by default if norm is "ortho".
 
     Returns:
-        The transform, real if x is, sharded as x if its mesh axes divide it.
+        The transform, real if `x` is, sharded as `x` if its mesh axes divide
+        it.
 
     Raises:
         ValueError, TypeError: as `fftn`; an unknown type; type 1 of one point.
 
-    Costs half of `fftn` for a real array, type 1 as much as `fftn`. A lone
-    sharded dimension takes a dense product over the ring, 2 N flops a point:
-    from 2^16 points on, give it a second dimension.
+    Costs half of `fftn` for a real array, or all of it for type 1. A
+    one-dimensional sharded array takes a dense product over the ring, 2 N flops
+    a point, which is slow from 2^16 points on.
 
     >>> mf.dctn(jnp.ones((2, 2))).tolist()
     [[16.0, 0.0], [0.0, 0.0]]

@@ -41,38 +41,39 @@ def kdftn(
         c_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...  at Scattered points
 
     Any sizes, meshes and numbers of points. Points of each axis form a grid,
-    Scattered ones do not.
+    Scattered points need not.
 
     Args:
-        x, axes, spec, out_spec: as a, axes, spec and out_spec of `fftn`.
+        x, axes, spec, out_spec: as `a`, axes, spec, out_spec of `fftn`.
         points: one Points per axis; None for an axis, or for all, means as many
             uniform frequencies as inputs. Or a Scattered with a coordinate per
-            axis; `axes` are then the last by default.
+            axis, by default the last axes.
         norm: as `fftn`, by the number of inputs.
         precision: "float32", "float64", or an error bound such as 1e-10; in
             bfloat16 "bf16x6" (like float32), "bf16x3" (1e-5), "bf16" (3e-3);
-            float64 in 4 to 7 slices of 8 bits, "int8x4" to "int8x7" (1e-15).
+            float64 in 4 to 7 slices of 8 bits, "int8x4" (2e-9) to "int8x7"
+            (1e-15).
         multiplications: 3 or 4 real products per complex one; by default the
             cheaper within the precision.
         ring: "one-way", the paper's one-shuffle (Algorithm 1): p - 1 hops to
             one neighbour; "two-way": half of the blocks to each neighbour, in
             half the steps; "auto": the cheaper by the model. Rings that add
             partial sums, as in gradients, are one-way.
-        other options: as `fftn`. Gradients in points and matrices are exact on
-            the wire.
+        other options: as `fftn`. Gradients in points and matrices are sent
+            exactly.
 
     Returns:
-        The spectrum, sharded as x if its mesh axes divide the numbers of
-        points. At Scattered points the values, batch dimensions first: each
-        mesh axis that cuts the image, outermost first, cuts the first dimension
-        of the points that it divides (a PaddedArray if none).
+        The spectrum, sharded as `x` if its mesh axes divide the numbers of
+        points. At Scattered points the values, batch dimensions first; each
+        mesh axis of the image, outermost first, cuts the first dimension of the
+        points that it divides (a PaddedArray if none).
 
     Raises:
-        ValueError, TypeError: as `fftn`; a point whose powers overflow; numbers
-            of points that do not divide; a raveled grid of points.
+        ValueError, TypeError: as `fftn`; a point whose powers overflow; a
+            raveled grid of points.
 
     Costs per device and dimension 8 M_i flops a point of its block, and P_i - 1
-    hops of the block, which can run under the products. Differentiable in x and
+    hops of the block, which can overlap the products. Differentiable in x and
     in the points; each gradient costs as much again. M Scattered points of N
     numbers cost each of P devices 8 M N / P flops and P - 1 hops; above N =
     10,000 or so `nufftn` is faster. Source: Lu et al., "Large-Scale Discrete
@@ -115,8 +116,8 @@ def ikdftn(
     Uniform axes use the conjugate transform. "direct" inverts V_i once, on the
     host in float64, by LU, Leja-ordered Björck-Pereyra or, for more samples
     than unknowns, QR. "iterative": conjugate gradients on the normal equations,
-    axis by axis, by two FFTs on the unit circle. "auto": direct up to 1024,
-    iterative above and for traced points. The transform refines either
+    axis by axis, by two FFTs on the unit circle. "auto": direct up to 1024 by
+    1024, iterative above and for traced points. The transform refines either
     solution.
 
     Args:
@@ -124,7 +125,7 @@ def ikdftn(
         points: as `kdftn`. Traced points (up to 4096 by 4096 off the unit
             circle) make the solution differentiable in them, and NaN if their
             condition leaves no digit. Scattered points need `s`, outside of
-            `jit`.
+            `jit` and `grad`.
         s: unknowns along each axis; by default the number of samples.
         axes, norm, spec, out_spec, precision, multiplications, ring: as
             `kdftn`; Scattered points use a ring only off the unit circle.
@@ -141,8 +142,8 @@ def ikdftn(
         A Solution, with its residual and condition numbers.
 
     Raises:
-        ValueError: as `kdftn`; without weights, fewer samples than unknowns or
-            a condition number that leaves no digit.
+        ValueError: as `kdftn`; without tikhonov and truncation, fewer samples
+            than unknowns or a condition that leaves no digit.
 
     Costs four dense transforms, and per axis O(N^3) on the host, once, or two
     FFTs an iteration. Source: section III-A.
@@ -196,15 +197,14 @@ def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how
             its new size; a BlockMatrix; a Points (its Vandermonde matrix); or
             None to leave the dimension unchanged.
         axes: the dimensions of the matrices; None means all.
-        x, and options: as `kdftn`.
+        x, other options: as `kdftn`.
 
     Returns:
-        The product, sharded as x if its mesh axes divide the new sizes; real if
-        x and the matrices are.
+        The product, sharded as `x` if its mesh axes divide the new sizes; real
+        if `x` and the matrices are.
 
     Raises:
-        ValueError, TypeError: an operand that is no matrix or does not fit its
-            dimension; sizes that no layout divides.
+        ValueError, TypeError: an operand that is no matrix or does not fit.
 
     Costs as `kdftn`. Differentiable in array and matrices. Source: the paper's
     Algorithm 1, for any matrix.

@@ -1,8 +1,8 @@
 """numpy.fft's transforms of sharded arrays, and those of scipy.fft alone: complex, real, and Hermitian.
 
-Mesh axes that do not divide a result move to dimensions that they divide; if there is none, or for a PaddedArray, the
-result is a PaddedArray. The halved dimension of a real transform, the last of `axes`, is transformed first forward and
-last back, so that the exchanges outside of it are real.
+Mesh axes that do not divide a result move to dimensions that they divide; failing that, or for a PaddedArray, the
+result is a PaddedArray. The halved dimension, the last of `axes`, is transformed first in `rfftn` and last in `irfftn`,
+so that exchanges before or after it are real.
 """
 
 from typing import Unpack
@@ -54,7 +54,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
 
     Returns:
         The spectrum in natural index order, complex64 for input of up to 32
-        bits, complex128 for 64; as (re, im) if a is.
+        bits, complex128 for 64; as (re, im) if `a` is.
 
     Raises:
         ValueError, TypeError: an argument that does not fit; the message has
@@ -102,7 +102,7 @@ def ifft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None =
 
 @with_options
 def fft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Form:
-    """`fftn` along one dimension, as numpy.fft.fft; a cut line stays cut.
+    """`fftn` along one dimension, as numpy.fft.fft.
 
     >>> mf.fft(jnp.ones(4)).real.tolist()
     [4.0, 0.0, 0.0, 0.0]
@@ -129,23 +129,22 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
                            k_d = 0 ... N_d // 2
 
     Args:
-        a: a real array as `fftn`, or a tuple (a,), whose spectrum is returned
-            as (re, im).
+        a: as `a` of `fftn`, but real; or a tuple (a,), which returns (re, im).
         s, axes, norm: as numpy.fft.rfftn; the last axis is the halved one.
         method, ..., donate: as `fftn`.
 
     Returns:
-        The half spectrum, of NumPy's shape, sharded as a if its mesh axes
-        divide N_d // 2 + 1. If not, they move in front of those of another
-        dimension, where `irfftn` recognizes them; `mf.out_spec` returns the new
-        spec. If no dimension takes them, for a PaddedArray, and in a plan, they
-        stay and the result is padded.
+        The half spectrum, of NumPy's shape, sharded as `a` if its mesh axes
+        divide N_d // 2 + 1. If not, these axes move to another dimension, in
+        front of its axes; `mf.out_spec` returns the new spec. In a plan, for a
+        PaddedArray, or if no dimension takes them, they stay and the result is
+        padded.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
 
-    Costs little more than half the flops, bytes and memory of `fftn`. A lone
-    line cut into p shards is fastest if 2 p^2 divides its length.
+    Costs little more than half the flops, bytes and memory of `fftn`. A
+    one-dimensional array in p shards is fastest if 2 p^2 divides its length.
 
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()
     [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
@@ -187,9 +186,10 @@ def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
         axes, norm, method, ..., donate: as `rfftn`.
 
     Returns:
-        The real array, sharded as its spectrum. Mesh axes that `rfftn` moved
-        are moved back if the spec has them in the order of the mesh (else pass
-        out_spec=). Imaginary parts of X[0] and X[N/2] are ignored, as in NumPy.
+        The real array, sharded as its spectrum. Mesh axes that `rfftn` moved to
+        a cut dimension move back if the real array's spec has the order of the
+        mesh (else pass out_spec=). Imaginary parts of X[0] and X[N/2] are
+        ignored, as in NumPy.
 
     Raises:
         ValueError, TypeError: as `rfftn`.
@@ -228,7 +228,7 @@ def hfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
 
         X[k] = scale sum over all n of a[n] exp(-2 pi i k n / N)
 
-    `irfftn` with the other sign: its arguments, result and cost.
+    Arguments, result and cost as `irfftn`, with the other sign.
 
     >>> mf.hfftn(jnp.ones((2, 3))).tolist()
     [[8.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]

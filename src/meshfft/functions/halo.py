@@ -34,7 +34,7 @@ def halo(
     is not cut wraps around, as numpy.pad does with "wrap".
 
     Args:
-        x: as a of `fftn`, of any type.
+        x: as `a` of `fftn`, of any type.
         width: cells on both sides, or a number or a pair (before, behind) for
             each axis. A halo may be wider than a block.
         axes: a dimension or several; None means all.
@@ -44,8 +44,8 @@ def halo(
             shape depends on the sharding.
 
     Returns:
-        The extended array, cut as x and of its type; as (re, im) if x is. Its
-        gradient adds the halos, as `add_halo` does.
+        The extended array, cut as `x` and of its type; as (re, im) if `x` is.
+        Its gradient adds the halos, as `add_halo` does.
 
     Raises:
         ValueError: an axis, a width or a spec that does not fit; a short block
@@ -127,7 +127,7 @@ def _widths(width: Width, many: int) -> list[tuple[int, int]]:
 
 
 def _check_cells(start: Layout, widths: Mapping[int, tuple[int, int]], adds: bool) -> None:
-    """Raises ValueError unless all blocks but the last are full, and that is at least as long as its halo."""
+    """Raises ValueError unless all blocks but the last are full, and the last is no shorter than its halo."""
     if not start.tail:
         raise ValueError(f"the array has padding within {start.label()}: use it in natural order")
     for dim, cells in widths.items():

@@ -38,8 +38,8 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: D
         n: samples.
         d: their spacing.
         dtype: a real floating type; by default JAX's.
-        device: a device; or a one-dimensional NamedSharding over a mesh, of
-            which each device makes its shard.
+        device: a device, or a one-dimensional NamedSharding, whose devices make
+            one shard each.
 
     Returns:
         The n frequencies, in cycles per unit of d.
@@ -48,7 +48,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: D
         ValueError: n is less than 1, d is zero or not finite, n or d is not a
             single number, the mesh axes do not divide n, or the type is float64
             while 64-bit types are off.
-        TypeError: an argument of any other type.
+        TypeError: an argument of another type.
 
     >>> mf.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
@@ -76,8 +76,8 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
     """The smallest length, at least `target`, that the shards divide and whose
     transform is fast.
 
-        n = parts m,   m the least fast length >= target / parts, as
-                       scipy.fft.next_fast_len has it
+        n = parts m,   m the least fast length >= target / parts,
+                       scipy.fft.next_fast_len(ceil(target / parts))
 
     Args:
         target: smallest acceptable length.
@@ -186,13 +186,13 @@ def fftshift(
         y[i] = x[(i - n // 2) mod n]   along every dimension in `axes`
 
     Args:
-        x: as a of `fftn`, of any type.
+        x: as `a` of `fftn`, of any type.
         axes: a dimension or several, None for all; one given twice is shifted
             twice.
         spec, out_spec: as `fftn`.
 
     Returns:
-        The shifted array, of the same type; as (re, im) if x is.
+        The shifted array, of the same type; as (re, im) if `x` is.
 
     Raises:
         ValueError: an axis out of range; a spec that does not fit or divide.

@@ -92,8 +92,8 @@ class array_api:
 
 @contextlib.contextmanager
 def jnp_fft() -> Iterator[None]:
-    """Makes calls of `jax.numpy.fft` in a block transform sharded arrays as
-    this package does, without a gather.
+    """Makes `jax.numpy.fft` transform sharded arrays as this package does,
+    without a gather, in a block of code.
 
         with mf.jnp_fft():
             state = step(state)         # a program that calls jnp.fft.rfftn
@@ -103,9 +103,10 @@ def jnp_fft() -> Iterator[None]:
     before, and functions imported by name (`from jax.numpy.fft import fftn`),
     do not change.
 
-    Arguments, types and results are those of `jax.numpy.fft`. Its functions
-    still transform replicated and single-device arrays, blocks inside a
-    `shard_map`, and, outside `jit`, arrays whose result no mesh axes divide.
+    Arguments, types and results are those of `jax.numpy.fft`. Its own functions
+    still transform replicated and single-device arrays, blocks in a
+    `shard_map`, and arrays whose result would be padded (except in `jit` under
+    Auto axes).
 
     Raises:
         ValueError, TypeError: in the block, as `jax.numpy.fft` and `fftn`.
@@ -149,7 +150,7 @@ TRANSFORMS: dict[str, Callable[..., Array]] = {
     **{name: getattr(fourier, name) for name in COMPLEX + HALVED},
     **{name: getattr(cosine, name) for name in COSINES},
 }
-# SciPy's type for a NumPy array's transform, if JAX may have it.
+# SciPy's type for a NumPy array's transform, if JAX has it.
 WORKING = {np.dtype(a): np.dtype(b) for a, b in zip("efdFD?bhilqBHILQ", "ffdFD" + 11 * "d", strict=True)}
 CallArguments = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Images from scattered samples of their spectra, measured by several coils: CG-SENSE.
 
-N is Toeplitz: per coil two FFTs of twice the size, without points. Each program ends before the next: see solvers.
+N is Toeplitz: per coil two FFTs of twice the size, without points. Each program ends before the next.
 """
 
 import functools
@@ -38,7 +38,7 @@ class Reconstruction(NamedTuple):
     """An image that `reconstruct` found.
 
     Attributes:
-        image: the image, or without maps one per coil; sharded as the plan's
+        image: the image (one per coil without maps), sharded as the plan's
             images.
         residuals: |b - N x| / |b| at the start and after every step; with `tv`
             or `wavelet` after every round of 5 steps.
@@ -85,14 +85,14 @@ def reconstruct(
     last level are not penalised.
 
     Args:
-        values: d: (coils, ...), or without coils the shape of the points.
+        values: d, shaped as the points, (coils, ...) for several coils.
         points: k; or a plan for them and images (coils, *shape), which replaces
             shape, mesh, spec, tol and origin.
         shape: pixels of the image along each dimension.
         maps: S, complex (coils, *shape); None finds an image for every coil.
         iterations: steps of conjugate gradients; ADMM takes 5 in a round.
-        density: rounds of Pipe and Menon's weights for the start, the weighted
-            adjoint; 0 starts from zero.
+        density: rounds of Pipe and Menon's weights; steps start at the weighted
+            adjoint, or at zero if 0.
         l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv and
             wavelet (only one may be nonzero) also relative to the start's
             brightest pixel.

@@ -183,7 +183,7 @@ def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
     """Brings an array to the host as a NumPy array of its logical shape.
 
     If several processes hold it, each must call this and gets all of it, sent
-    in chunks. Use `y.addressable_shards` of arrays that no host can hold.
+    in chunks. For arrays that no host can hold, use `y.addressable_shards`.
 
     Args:
         y: a jax.Array, sharded or not, or a PaddedArray.

@@ -58,25 +58,26 @@ def convolve(
 
     Args:
         a: a sharded, replicated or single-device array, or its parts (re, im).
-        b: the other array. It broadcasts to a by NumPy's rules, except along
+        b: the other array. It broadcasts to `a` by NumPy's rules, except along
             the axes, where it may be shorter, or longer unless mode is "wrap".
-            It is on one device, replicated, or sharded as a; inside a
-            `shard_map` with `spec=` a block, as a is, or the whole array.
+            It is on one device, replicated, or sharded as `a`; inside a
+            `shard_map` with `spec=` it is a block or the whole array.
         axes: the dimensions to convolve along; None means all.
         mode: "wrap", "causal", "full", "same" or "valid".
-        method, ..., out_spec: as `multiply_spectrum`; spec of a, and of b if
-            it is sharded.
+        method, ..., out_spec: as `multiply_spectrum`; spec of `a`, and of `b`
+            if sharded.
 
     Returns:
-        The convolution, sharded as a; real if both are, float32 for 16-bit
+        The convolution, sharded as `a`; real if both are, float32 for 16-bit
         floats. "full" and "valid" give a PaddedArray if the mesh does not
         divide their sizes.
 
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs two transforms and an inverse of at most N + M points. A replicated b
-    is not sent if the walk of a leaves the axes whole. Differentiable in both.
+    Costs two transforms and an inverse of at most N + M points. A replicated
+    `b` is not sent if the walk of `a` ends with whole axes. Differentiable in
+    both.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
     >>> mf.convolve(x, jnp.array([1.0, 1.0])).round(4).tolist()

@@ -65,9 +65,8 @@ def multiply_spectrum(
         odd: call f(*k, odd=q), where q is k, but 0 at the Nyquist frequency,
             for odd functions of k (see `wavenumbers`).
         spec, out_spec: as `fftn`.
-        other options: as `fftn`. Lossy messages add an L2 error of at most
-            e |x| max|f|, where e is the sum of the two errors that
-            `print(mf.plan(...))` shows.
+        other options: as `fftn`. Lossy messages add an L2 error of at most 2 e
+            |x| max|f|, where `print(mf.plan(...))` shows e.
 
     Returns:
         The product, or a pytree of products, sharded as x; real if x is real.
@@ -123,8 +122,8 @@ def derivative(
     order is of the other kind: d/dx cos(k x) = -k sin(k x), k = pi j / length.
 
     Args:
-        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one length
-            is that of all axes, and between walls it is from wall to wall.
+        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one length is
+            for all axes; between walls, from wall to wall.
         axis: the dimension; several for a mixed derivative, such as
             axis=(0, 1), order=(1, 2).
         order: order of the derivative.

@@ -123,7 +123,7 @@ def cross_spectrum(
         y: an array of the same shape, sharded alike.
 
     Returns:
-        A PowerSpectrum, with x conj(y) for |x|^2.
+        A PowerSpectrum, of x conj(y) instead of |x|^2.
 
     Raises:
         ValueError, TypeError: as `power_spectrum`; arrays of different
