@@ -136,10 +136,10 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
 
     Returns:
         The half spectrum, of NumPy's shape, sharded as a if its mesh axes
-        divide N_d // 2 + 1. If not, they move in front of those of another
-        dimension, where `irfftn` recognizes them; `mf.out_spec` returns the new
-        spec. If no dimension takes them, for a PaddedArray, and in a plan, they
-        stay and the result is padded.
+        divide N_d // 2 + 1. If not, they cut another dimension, before its
+        own mesh axes, where `irfftn` recognizes them; `mf.out_spec` returns the
+        new spec. If they divide no dimension, for a PaddedArray, and in a plan,
+        they stay and the result is padded.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
