@@ -38,8 +38,8 @@ def one_shuffle(
 
         total = term(shard_0, 0) + ... + term(shard_(p-1), p-1)
 
-    Sends p - 1 shards per device, a collective permute between neighbours
-    each; with `two_way` half of them the other way at the same time, in
+    Each device sends p - 1 shards to a neighbour, in collective permutes;
+    with `two_way` half of them the other way at the same time, in
     ceil((p - 1) / 2) steps.
 
     Args:

@@ -1,6 +1,6 @@
 """Contiguous arrays in files, such as .npy, read and written by position.
 
-Files are not mapped: truncation would end the process, network file systems lose pages of other processes, and pages
+Files are not mapped: truncation kills the process, network file systems lose pages of other processes, and pages
 count as memory. Invariant: only bytes of the file become numbers.
 """
 

@@ -1,6 +1,6 @@
 """HDF5 files in the form of NetCDF-4, complete but for the numbers, which are written by position.
 
-    /data                 the array in one run, allocated at once; its attribute "meshfft" is the record, as JSON
+    /data                 the array, contiguous, allocated at once; its attribute "meshfft" is the record, as JSON
     /X, /Y, ...           a dimension scale for each dimension: its coordinate, or its name alone
     attribute "meshfft"   of the file: the name of the array
 

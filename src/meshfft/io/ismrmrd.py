@@ -1,4 +1,4 @@
-"""ISMRMRD files, which store a scanner's readouts one by one: all readouts of one image, as two arrays.
+"""ISMRMRD files, which store a scanner's readouts one by one; those of one image become two arrays.
 
     GROUP/xml     the header: the encoded matrix, its field of view, and the kind of trajectory
     GROUP/data    for each readout a head, a trajectory (samples, d), and values (coils, samples)

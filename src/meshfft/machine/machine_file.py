@@ -1,7 +1,7 @@
 """Machine files in TOML: the rates that `meshfft measure` found.
 
-    platform, kind, devices, domains, torus    what was measured
-    [rates]                                    as a Chip has them, of one device while all are at work
+    platform, kind, devices, domains, torus    the measured machine
+    [rates]                                    fields of a Chip, for one device while all work
     [products]                                 operations per second by tier
     [[timings]]                                each collective: kind, mesh axes, bytes of a block, seconds
 

@@ -1,6 +1,6 @@
 """A network of two levels: domains of near devices (TPU slices, GPU nodes, hosts), joined by a slower network.
 
-A message inside a domain takes its torus or switch; one to another domain takes its device's adapter, which several
+A message inside a domain uses its torus or switch; one to another domain uses its device's adapter, which several
 devices may share. Its load per device is
 
     bytes of all messages that leave through the adapter / devices that share it

@@ -49,7 +49,7 @@ class ScatteredPlan(PointsPlan):
     Attributes:
         points: where the spectrum is sampled.
         tol: the relative error that the window was chosen for.
-        origin: "corner" or "centre": where samples of the image count from.
+        origin: "corner" or "centre": the pixel with index 0.
         slack: cells of the fine grid by which points may move.
         dims: the transformed dimensions of the image.
         grid: cells of the fine grid along each of these.

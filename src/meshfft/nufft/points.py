@@ -33,8 +33,8 @@ NEAR = 64 * math.pi  # radians up to which division by 2 pi errs by at most 1e-1
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scattered:
-    """Points of a spectrum over d dimensions; made by `turns`, `radians` or
-    `field_of_view`.
+    """Points of a spectrum over d dimensions; made by `turns`, `radians`, `z`
+    or `field_of_view`.
 
     A pytree, for `jit` and `grad`. Trajectories keep their shape, as (spokes,
     samples, d).

@@ -81,7 +81,7 @@ class Points:
         """Any nonzero points, on the unit circle or off it.
 
         The rounding of z, 1e-16 in complex128, is multiplied by n: pass turns
-        or radians if you have them. Radii this close to 1 are 1.
+        or radians instead. Radii are 1 if all are within 8e-16 of 1.
         """
         values = _flat(_received(z, complex_too=True))
         if not isinstance(values, np.ndarray):

@@ -47,8 +47,8 @@ def passes(
     chunk: Sequence[int] | None = None,
     fortran: bool = False,
 ) -> Passes:
-    """Plans a transform of an array of any size in the fewest passes whose
-    tiles fit, without an array or a device.
+    """Plans a transform of an array of any size in passes whose tiles fit and
+    which move the fewest bytes.
 
         peak of a process = a tile that is read + one that is written
                             + devices x Plan.peak_bytes + buffers   <= budget

@@ -58,8 +58,8 @@ class Solution:
             accurate only relative to the large ones.
         methods: how each dimension was solved.
         iterations: conjugate gradient steps along each dimension, over all
-            rounds. At the limit they did not converge; the residual shows how
-            far they came.
+            rounds. If these reach the limit, they did not converge; see the
+            residual.
 
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4)))
     >>> found.methods, found.condition

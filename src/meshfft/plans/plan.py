@@ -139,7 +139,8 @@ class Plan:
     @property
     def error(self) -> float:
         """A bound on the relative L2 error of the result. No error measured on
-        CPUs and GPUs exceeds it (docs/accuracy.md); on TPUs equal numbers may.
+        CPUs and GPUs exceeds it (docs/accuracy.md); on TPUs that of a
+        constant array may.
 
         At points it is relative to the norm of the samples or, if larger, to
         that of samples of noise with the array's norm.

@@ -107,11 +107,11 @@ def plan(
             `plan.inverse` puts zeros there.
         points: as `kdftn`, without `s` and `inverse`; a Scattered gives a plan
             of the direct sum.
-        effort: "model", or "measure", which runs the model's five fastest walks
-            on the mesh's devices, for about a minute at most, and takes the
-            best; `plan.trials` has its seconds, then the others'. The choice is
-            kept in the folder of `cache`. All processes of a mesh must ask, and
-            get the first one's choice.
+        effort: "model", or "measure", which runs at most five of the model's
+            fastest walks on the mesh's devices, for about a minute, and takes
+            the best; `plan.trials` has its seconds, then the others'. The
+            choice is kept in the folder of `cache`. All processes of a mesh
+            must request it, and get the same.
         precompute: keep the matrix rows of dense products on the devices, from
             the first call on, as long as the plan. No effect in your own `jit`
             or `shard_map`, and for half spectra.

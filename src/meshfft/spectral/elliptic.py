@@ -48,8 +48,8 @@ def poisson(
 
     T is Fourier's transform along periodic axes, the sine transform (type II)
     between walls where u = 0, the cosine transform between walls where its
-    slope is 0. Without a wall where u = 0 the mean of f is dropped, and that
-    of u is zero.
+    slope is 0. If all axes are periodic or have slope 0, the mean of f is
+    dropped, and that of u is 0.
 
     Args:
         f: as x of `multiply_spectrum`.

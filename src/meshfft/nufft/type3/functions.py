@@ -76,10 +76,10 @@ def nufftn_type3(
             another number of coordinates, points traced by `jit` without
             space_bandwidth.
 
-    Costs a grid of 4 sigma^2 X S cells along each dimension with |x - x0| <= X
-    and |s - s0| <= S, and two windows. Differentiable in c, positions and
-    frequencies to any order, with full accuracy: a gradient costs two such
-    sums of 1 + d batches.
+    Costs a fine grid of 4 sigma^2 X S cells along each dimension with
+    |x - x0| <= X and |s - s0| <= S, and two windows. Differentiable in c,
+    positions and frequencies to any order, with full accuracy: a gradient
+    costs two sums of batch 1 + d.
 
     Source: Lee and Greengard, "The type 3 nonuniform FFT and its
     applications", JCP 2005; as `nufftn`.
