@@ -85,8 +85,8 @@ class Walk:
 
     def _beside_on_cpu(self, j: int, work: Work, blocks: Sequence[int]) -> int:
         """Bytes that XLA holds on CPUs beside step j: the input, for a product, or as far as it exceeds the step's
-        block; and the walk's result, for a ring, or if a block next to the step does not fit into its memory. A packed
-        exchange that is not first holds one more block.
+        block; the walk's result, for a ring, or if a block next to the step does not fit into its memory; and what a
+        packed exchange that is not first holds.
         """
         (step, layout), last, came, result = self.pairs[j], len(self.steps) - 1, blocks[0], blocks[-1]
         product, between = work.matrix_flops > 0, blocks[max(j, 1) : min(j + 2, last + 1)]
@@ -94,8 +94,16 @@ class Walk:
         sender = step.chunked if j > 0 and step.sends and not step.sends.joint(layout) else None
         loose = self.reals[j] and not self.steps[j - 1].chunked  # real blocks arrive in one piece
         copied = sender is not None and (sender.sent(layout) is None or loose)
-        more = max(blocks[j] if copied else 0, result if held or max(between, default=0) > result else 0)
+        packed = blocks[j] - work.sent_bytes * self._in_result(j) if copied else 0
+        more = max(packed, result if held or max(between, default=0) > result else 0)
         return more + (came if product and j > 0 else max(came - blocks[j], 0))
+
+    def _in_result(self, j: int) -> bool:
+        """Whether the lines before a packed exchange lie in the memory of the result, so that of one block more it needs
+        what stays alone: those of an FFT along the last dimension, or all before a scaling.
+        """
+        before, at = self.steps[j - 1], self.layouts[j]
+        return before.chunked is not None and not self.reals[j] and (at.ndim - 1 in before.dims or self.scale != 1)
 
     def work(self, itemsize: int, chip: Chip) -> Work:
         return total(self.works(itemsize, chip))
