@@ -42,7 +42,7 @@ def powers(turns: Any, log_radius: Any, n: int) -> np.ndarray:
 
 
 def in_turns(radians: Any) -> list[Fraction]:
-    """Exact fractions of a turn, from angles in radians."""
+    """Exact angles in cycles, from radians."""
     return [Fraction(float(w)) / TWO_PI for w in radians]
 
 
