@@ -1,18 +1,18 @@
-"""Cosmology: a random density with a given power spectrum, the flow it causes, and an inversion by gradients.
+"""Cosmology: a random density with a given power spectrum, the displacements it causes, and their inversion.
 
 The density contrast of the early universe is white noise w, coloured by a power spectrum P: delta = F^-1 sqrt(P) F w.
 Gravity moves matter. To first order (Zel'dovich) a particle at q moves to q + psi(q), down the potential phi:
 
     laplacian phi = delta,   psi = -grad phi
 
-Which initial noise explains displacements d that are observed, with errors sigma, in a part of the box? The most
-probable one minimizes a loss, whose gradient passes through derivatives, Poisson equation and colouring:
+Displacements d are observed with errors sigma in part of the box. The most probable initial noise minimizes a loss,
+whose gradient passes through derivatives, Poisson's equation and the colouring:
 
     loss(w) = sum_seen |psi(w) - d|^2 / (2 sigma^2) + sum w^2 / 2
 
-All of it is called inside `jit`, on arrays cut by every mesh axis. JAX's conjugate gradients, which minimize the loss,
-need Auto mesh axes. They start from zeros that are made inside `jit`: `spec=` says how to cut these. Density,
-displacements and gradient are compared with NumPy's in double precision, the estimated power spectrum with P.
+Everything runs inside `jit`, on arrays cut by every mesh axis. JAX's conjugate gradients minimize the loss; they need
+Auto mesh axes. They start from zeros made inside `jit`, so `spec=` gives the sharding. Density, displacements and
+gradient are compared with NumPy's in double precision, the estimated power spectrum with P.
 
     python examples/cosmology.py --picture cosmology.png        # 32^3
     python examples/cosmology.py --size 512 --mesh 2,2,2
@@ -33,12 +33,12 @@ LENGTHS, SPEC = (BOX,) * 3, PartitionSpec("x", "y", "z")
 
 
 def power(k):
-    """A spectrum like that of cold dark matter: k for large scales, its peak at 0.02 h / Mpc, k^-2 beyond."""
+    """A spectrum like that of cold dark matter: k at large scales, a peak at 0.014 h / Mpc, k^-2 beyond."""
     return 8e6 * k / (1 + (k / 0.02) ** 2) ** 1.5
 
 
 def density(noise):
-    """White noise, coloured."""
+    """White noise, multiplied by sqrt(P) in Fourier space."""
     white = noise * (noise.size / BOX**3) ** 0.5
     return mf.multiply_spectrum(white, lambda *k: power(sum(q**2 for q in k) ** 0.5) ** 0.5, lengths=LENGTHS, spec=SPEC)
 
@@ -50,13 +50,13 @@ def displacement(delta):
 
 
 def loss(noise, data, seen):
-    """Half of chi^2, of the observations and of the noise itself."""
+    """Half of chi^2, from the observations and the noise."""
     misfit = seen * (displacement(density(noise)) - data) / SIGMA
     return (misfit**2).sum() / 2 + (noise**2).sum() / 2
 
 
 def most_probable(data, seen):
-    """The noise that minimizes the loss: its gradient is linear, and zero there."""
+    """The noise that minimizes the loss, whose gradient is linear in it and zero at the minimum."""
     slope = jax.grad(loss)(jnp.zeros_like(data[0]), data, seen)
     return jax.scipy.sparse.linalg.cg(lambda w: jax.grad(loss)(w, data, seen) - slope, -slope, maxiter=40)[0]
 
@@ -74,7 +74,7 @@ def by_numpy(noise, data, seen):
 
 
 def draw(path, delta, psi, again, k, estimate, errors):
-    """A slice of the density, of the displaced particles and of the density found again, and the power spectrum."""
+    """Slices of the density, the displaced particles and the recovered density, and the power spectrum."""
     figure = Figure((12, 3.2), layout="constrained")
     axes, n = figure.subplots(1, 4), len(delta)
     for axis, field, title in (axes[0], delta, "density"), (axes[2], again, "density found from the left 60 %"):

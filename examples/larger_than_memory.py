@@ -1,17 +1,17 @@
-"""Larger than memory: a transform in passes over the disk, by several processes that are killed and resume it.
+"""Larger than memory: a transform in passes over the disk, by several processes that are killed and resumed.
 
-Each pass reads a tile of the array, transforms some dimensions on the devices, writes it, and notes it in a journal.
-The tiles of the next pass cut other dimensions:
+A pass reads the array tile by tile, transforms some dimensions on the devices, writes each result, and notes it in a
+journal. The tiles of the next pass cut other dimensions:
 
     X[k_x, k_y, k_z] = F_x (F_y F_z a[n_x, n_y, n_z])        pass 1: y and z; pass 2: x
 
-`mf.passes` plans as few passes as fit in a budget of bytes, and `run_passes` runs them. Several processes share the
-tiles, each on separate devices. A run that ends anywhere, by a power cut or here by SIGKILL, is resumed after the last
-tile of each process. (In a terminal: `meshfft transform` with `--memory` and `--resume`.) The array is a sum of
-Gaussians, which are products of lines, so NumPy computes its spectrum from the lines.
+`mf.passes` plans as few passes as a budget of bytes allows, and `run_passes` runs them. Several processes share the
+tiles, each on separate devices. A run that was interrupted anywhere, here by SIGKILL, is resumed after the last tile of
+each process. (In a terminal: `meshfft transform` with `--memory` and `--resume`.) The array is a sum of Gaussians,
+which are products of lines, so NumPy computes its spectrum from the lines.
 
-    python examples/larger_than_memory.py --picture larger_than_memory.png              # 128^3 in 4 MB a process
-    python examples/larger_than_memory.py --size 2048 --memory 8e9 --folder /scratch    # 34 GB in 8 GB
+    python examples/larger_than_memory.py --picture larger_than_memory.png              # 8 MB in 4 MB per process
+    python examples/larger_than_memory.py --size 2048 --memory 8e9 --folder /scratch    # 34 GB in 8 GB per process
 """
 
 import argparse
@@ -35,7 +35,7 @@ from meshfft.out_of_core import chunk_of, run_passes
 
 
 def lines(n):
-    """The lines of each Gaussian along x, y and z."""
+    """The factors of each Gaussian along x, y and z."""
     middle, width = np.random.default_rng(0).uniform([[[0.2]], [[0.01]]], [[[0.8]], [[0.05]]], (2, 3, 40)) * n
     return np.exp(-(((np.arange(n) - middle[..., None]) / width[..., None]) ** 2) / 2)
 
@@ -48,7 +48,7 @@ def create(path, n):
 
 
 def difference(path, n):
-    """The relative error of some planes of the spectrum, and one of them."""
+    """Relative error of 16 planes of the spectrum, and the first of them."""
     x, y, z = (f(line) for f, line in zip((np.fft.fft, np.fft.fft, np.fft.rfft), lines(n), strict=True))
     planes = range(0, n, n // 16)
     with open_array(path) as spectrum:
@@ -58,7 +58,7 @@ def difference(path, n):
 
 
 def work(folder, memory, processes, index, address, end):
-    """The work of each process; it kills itself after moving the part `end` of its bytes."""
+    """Work of one process, which kills itself after moving the fraction `end` of its bytes."""
     jax.config.update("jax_num_cpu_devices", 4)
     if processes > 1:
         jax.distributed.initialize(address, processes, index)
@@ -79,7 +79,7 @@ def work(folder, memory, processes, index, address, end):
 
 
 def run(folder, memory, processes, end):
-    """Starts the processes, and waits: their exit codes, and when which part of all bytes was moved."""
+    """Runs the processes. Returns their exit codes, and the times at which fractions of all bytes were moved."""
     with socket.create_server(("localhost", 0)) as free:
         address = f"localhost:{free.getsockname()[1]}"
     options = [json.dumps([str(folder), memory, processes, index, address, end]) for index in range(processes)]

@@ -1,16 +1,16 @@
 """Sequence models: a gated long convolution, trained on sequences that are cut over the devices.
 
-A record has a signal x and two marks, of what to write and of what to read. The answer comes long after the question:
+A record has a signal x and two marks, "write" and "read". The network has to recall x after D samples:
 
-    y[n] = read[n] write[n - D] x[n - D]        for a delay D of most of the record
+    y[n] = read[n] write[n - D] x[n - D]        with a delay D of three quarters of the record
 
-One block of Hyena's kind (Poli et al., arXiv:2302.10866) learns it. Gates q and k see the marks, and between them is a
-causal filter h as long as the record:
+One block as in Hyena (Poli et al., arXiv:2302.10866) learns it. Gates q and k see the marks, and between them is a
+causal filter h with the length of the record:
 
     y[n] = sum over channels c of q_c[n] sum_{m <= n} h_c[m] k_c[n - m] x[n - m]
 
 Records are `P(None, None, "seq")`, filters `P(None, "seq")`: no device has a whole record or a whole filter.
-`mf.convolve` sends three all-to-alls, from the sequence to the channels and back, and so do its gradients.
+`mf.convolve` takes three all-to-alls, two from sequence to channels and one back, and its gradient three more.
 
     python examples/long_convolution.py --picture long_convolution.png      # with `pip install -e ".[examples]"`
     python examples/long_convolution.py --length 65536 --channels 16 --wire int16
@@ -32,7 +32,7 @@ BATCH = 8
 
 
 def causal(u, h):
-    """In float64 by NumPy, to compare with."""
+    """The causal convolution by NumPy in float64, for comparison."""
     n = u.shape[-1]
     return np.fft.irfft(np.fft.rfft(u.astype(float), 2 * n) * np.fft.rfft(h.astype(float), 2 * n), 2 * n)[..., :n]
 
@@ -45,7 +45,7 @@ def block(weights, records, convolve):
 
 @functools.partial(jax.jit, static_argnums=2)
 def train(weights, batches, wire):
-    """One step for each batch: the weights, and the losses relative to an answer of zeros."""
+    """One step per batch. Returns the weights, and the losses relative to those of zero answers."""
     rate = functools.partial(optax.cosine_decay_schedule, decay_steps=len(batches[0]))
     each = {"gate": optax.adam(rate(1e-2)), "filter": optax.sgd(rate(0.24 / len(weights["h"])), momentum=0.9)}
     optimizer = optax.multi_transform(each, {"q": "gate", "k": "gate", "h": "filter"})
@@ -76,10 +76,10 @@ def drawn(rng, steps, length, delay):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--length", type=int, default=1024, help="samples of a record, a multiple of the devices")
-    parser.add_argument("--channels", type=int, default=8, help="of the block, a multiple of the devices is best")
+    parser.add_argument("--channels", type=int, default=8, help="of the block; best a multiple of the devices")
     parser.add_argument("--steps", type=int, default=150, help=f"of {BATCH} records each")
-    parser.add_argument("--devices", type=int, default=8, help="that cut the sequence")
-    parser.add_argument("--wire", default="exact", help="what travels: exact, int24, int16 or bfloat16")
+    parser.add_argument("--devices", type=int, default=8, help="along the sequence")
+    parser.add_argument("--wire", default="exact", help="format of messages: exact, int24, int16 or bfloat16")
     parser.add_argument("--picture", help="a file to draw to")
     asked = parser.parse_args(arguments)
     if asked.length % asked.devices:
@@ -99,7 +99,7 @@ def main(arguments=None):
     learned = {name: np.asarray(one) for name, one in weights.items()}
     beside = np.asarray(block(learned, unseen, lambda u, h: causal(np.asarray(u), h)))
     error, apart = (np.linalg.norm(found - one) / np.linalg.norm(one) for one in (wanted, beside))
-    print(f"error on records that were not seen {error:.3f}; beside NumPy {apart:.1e}")
+    print(f"error on unseen records {error:.3f}; beside NumPy {apart:.1e}")
     if asked.picture:
         figure = Figure((12, 3), layout="constrained")
         left, middle, right = figure.subplots(1, 3)

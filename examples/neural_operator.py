@@ -1,15 +1,15 @@
 """Machine learning: a Fourier neural operator, trained on a mesh that cuts the batch and every sample.
 
-It learns an operator, from functions to functions: from the potential psi of a flow u = grad psi at time 0 to that at
-time T. This obeys a Hamilton-Jacobi equation (Burgers' equation for u), which forms shocks:
+It learns the operator that maps the potential psi of a flow u = grad psi at time 0 to psi at time T. psi obeys a
+Hamilton-Jacobi equation (u obeys Burgers' equation), which forms shocks:
 
     d psi / dt + |grad psi|^2 / 2 = nu laplacian psi
 
-With Cole and Hopf's substitution, exp(-psi / 2 nu) obeys the heat equation, so NumPy computes exact data. A layer, v ->
-gelu(F^-1 R F v + W v), mixes channels: R the lowest modes, W all points (Li et al., arXiv:2010.08895).
+By the Cole-Hopf substitution, exp(-psi / 2 nu) obeys the heat equation, so NumPy computes exact data. A layer, v ->
+gelu(F^-1 R F v + W v), mixes channels: R in the lowest modes, W at all points (Li et al., arXiv:2010.08895).
 
 The mesh is `("batch", "space")`, the data `P("batch", None, "space", None)`. `mf.truncate_spectrum` takes the lowest
-modes of a cut spectrum, R is cut alike, and `mf.pad_spectrum` restores the size: no device sees a whole spectrum.
+modes of a cut spectrum, R is cut like them, and `mf.pad_spectrum` restores the size: no device has a whole spectrum.
 
     python examples/neural_operator.py --picture neural_operator.png        # with `pip install -e ".[examples]"`
     python examples/neural_operator.py --size 512 --width 64 --steps 5000 --mesh 8,8
@@ -32,7 +32,7 @@ OPTIONS = {"axes": (2, 3), "norm": "forward"}
 
 
 class Operator(eqx.Module):
-    """Weights: channels of a function; R, real and imaginary, and W of the layers; the change of the function."""
+    """Weights: `lift` to channels; R (real and imaginary) and W of the layers; `drop` to the change of psi."""
 
     lift: jax.Array
     R: jax.Array
@@ -48,7 +48,7 @@ class Operator(eqx.Module):
         self.drop = draw(0.1 / width, 1, width)
 
     def __call__(self, psi):
-        """psi, (batch, 1, x, y), at time T. Modes +-MODES, one of an even grid, get no weight: docs/spectral.md."""
+        """psi at time T, from psi, (batch, 1, x, y). Modes +-MODES coincide and get no weight (docs/spectral.md)."""
         below = (np.arange(2 * MODES) != MODES)[:, None] & (np.arange(MODES + 1) != MODES)
         v = jnp.einsum("oi,bixy->boxy", self.lift, psi)
         for R, W in zip(self.R, self.W, strict=True):
@@ -60,13 +60,13 @@ class Operator(eqx.Module):
 
 
 def loss(model, psi, wanted):
-    """The mean square error, relative to that of leaving psi unchanged."""
+    """Mean square error, relative to that of an unchanged psi."""
     return ((model(psi) - wanted) ** 2).mean() / ((psi - wanted) ** 2).mean()
 
 
 @jax.jit
 def train(model, batches):
-    """One step for each batch: the network and the state of the optimizer, and the losses."""
+    """One step per batch. Returns the network, the state of the optimizer, and the losses."""
     optimizer = optax.adam(optax.cosine_decay_schedule(5e-3, len(batches[0])))
 
     def step(carry, batch):
@@ -79,7 +79,7 @@ def train(model, batches):
 
 
 def flows(count, n, rng):
-    """Batches of random smooth potentials on n^2 points, and what becomes of them, exactly."""
+    """Batches of random smooth potentials on n^2 points, at time 0 and at time T, exactly."""
     square = np.fft.fftfreq(n, 1 / n)[:, None] ** 2 + np.fft.fftfreq(n, 1 / n) ** 2
     psi = np.fft.ifft2(np.exp(-square / 8) * np.fft.fft2(rng.standard_normal((count, BATCH, 1, n, n)))).real
     psi *= 0.5 / psi.std((-2, -1), keepdims=True)
@@ -101,7 +101,7 @@ def main(arguments=None):
     psi, wanted = (a[0] for a in flows(1, asked.size, rng))
     found = mf.gather(eqx.filter_jit(model)(mf.shard(psi, mesh, P("batch", None, "space"))))
     error = np.linalg.norm(found - wanted) / np.linalg.norm(psi - wanted)
-    print(f"error on functions that were not seen: {error:.3f} of their change")
+    print(f"error on unseen functions: {error:.3f} of their change")
     if asked.picture:
         figure = Figure((12, 3), layout="constrained")
         *axes, last = figure.subplots(1, 4)

@@ -1,19 +1,19 @@
-"""Optics: a lens focuses light, by the angular spectrum of a large field and a zoom into its focus.
+"""Optics: a lens focuses light, by the angular spectrum of a large field and a zoom into the focus.
 
-Light of wavelength w passes a round aperture of radius R and a lens of focal length f, and travels to the focus, in two
-parts, each with the transform that suits it. Halfway the field is still large. Each of its plane waves takes a phase on
-the way (the angular spectrum method, paraxial):
+Light of wavelength w passes a round aperture of radius R and a lens of focal length f. It is propagated to the focus in
+two halves, each by the transform that suits it. Halfway the field is still large, and each plane wave gains a phase on
+the way there (the angular spectrum method, paraxial):
 
     u(z) = F^-1 exp(-i pi w z |nu|^2) F u(0),   nu: cycles per length
 
-Over the other half, d, the light gathers in a spot that is fifty times smaller. Fresnel's integral for it is a Fourier
-transform of u times a chirp, needed at a few frequencies in a narrow band:
+Over the other half, d, the light converges to a spot 50 times smaller than the aperture. Fresnel's integral is then a
+Fourier transform of u times a chirp, needed at a few frequencies in a narrow band:
 
-    u(x) = 1 / (i w d) sum_n u_n exp(i pi |x_n|^2 / (w d)) exp(-2 pi i x.x_n / (w d)) dx^2      (but for its phase)
+    u(x) = 1 / (i w d) sum_n u_n exp(i pi |x_n|^2 / (w d)) exp(-2 pi i x.x_n / (w d)) dx^2      (up to a phase)
 
-`Points.zoom` takes just these frequencies, at any spacing, where a padded FFT would compute hundreds of times as many:
-`kdftn` sums the field to the spot by dense products, and it stays cut along both dimensions. The spot is compared with
-the Airy pattern of a perfect lens, pi R^2 / (w f) times 2 J_1(v) / v with v = 2 pi R |x| / (w f).
+`Points.zoom` gives just these frequencies, at any spacing; a padded FFT would compute hundreds of times more. `kdftn`
+computes the spot by dense products, from a field that stays cut along both dimensions. The spot is compared with the
+Airy pattern of a perfect lens, pi R^2 / (w f) times 2 J_1(v) / v with v = 2 pi R |x| / (w f).
 
     python examples/optics.py --picture optics.png      # 512^2
     python examples/optics.py --size 8192               # a finer field
@@ -30,19 +30,19 @@ from scipy.special import j1
 
 import meshfft as mf
 
-WAVE, FOCUS, RADIUS, SIDE = 5e-4, 60.0, 1.0, 2.5  # wavelength, focal length, of the aperture, of the field; in mm
+WAVE, FOCUS, RADIUS, SIDE = 5e-4, 60.0, 1.0, 2.5  # wavelength, focal length, aperture's radius, field's side: mm
 SPOT, SAMPLES = 0.06, 128  # half the side of the zoom, and its samples along each axis
 
 
 def behind_lens(x, y):
-    """A plane wave that passed the aperture, its edge averaged over a sample, and the lens."""
+    """A plane wave behind the aperture, whose edge is smoothed over one sample, and the lens."""
     square = x**2 + y**2
     aperture = jnp.clip((RADIUS - jnp.sqrt(square)) * len(x) / SIDE + 0.5, 0, 1)
     return aperture * jnp.exp(-1j * jnp.pi / (WAVE * FOCUS) * square)
 
 
 def travel(u, distance):
-    """The angular spectrum method; k is 2 pi nu."""
+    """Propagates u by the angular spectrum method; k is 2 pi nu."""
     phase = WAVE * distance / (4 * np.pi)
     return mf.multiply_spectrum(u, lambda kx, ky: jnp.exp(-1j * phase * (kx**2 + ky**2)), lengths=(SIDE, SIDE))
 
@@ -63,7 +63,7 @@ def airy(x, y):
 
 
 def draw(path, start, half, focus, at):
-    """The field behind the lens, halfway and in the focus, and a line through the focus beside the Airy pattern."""
+    """The field behind the lens, halfway and at the focus, and a line through the focus with the Airy pattern."""
     figure = Figure((12, 3.2), layout="constrained")
     axes = figure.subplots(1, 4)
     axes[0].imshow(np.where(abs(start) > 0, np.angle(start), np.nan).T, cmap="twilight")

@@ -1,13 +1,13 @@
 """Particle mesh: gravity gathers particles in an expanding universe, and devices exchange halos of the grid.
 
 A particle that started at the grid point q is at q + psi. Masses are summed into cells with linear weights (cloud in
-cell), forces are interpolated with the same weights. With the universe's growth a as time, and u = d psi / da,
+cell), and forces are interpolated with the same weights. With the scale factor a as time, and u = d psi / da,
 
     du / da = -3 / (2 a) (u + grad phi),   laplacian phi = delta / a
 
 Particles stay on one device and may move by WIDTH cells. The device sums their masses into its block of the grid,
-extended by so many cells: `add_halo` gives these to the neighbours. Forces are differences of the potential in a block
-that `halo` has extended. NumPy does the same in double precision.
+extended by WIDTH cells, which `add_halo` adds to the neighbours' blocks. Forces are differences of the potential in a
+block that `halo` has extended. NumPy does the same in double precision.
 
     python examples/particle_mesh.py --picture particles.png        # 32^3 particles; --size 256 --mesh 4,2
 """
@@ -25,19 +25,19 @@ from matplotlib.figure import Figure
 import meshfft as mf
 
 SPEC, PARTICLES = PartitionSpec("x", "y"), PartitionSpec(None, "x", "y")
-WIDTH, STEPS, FIRST, LAST = 8, 12, 0.1, 1.0  # cells that a particle may move by; the growth before and after
+WIDTH, STEPS, FIRST, LAST = 8, 12, 0.1, 1.0  # cells that a particle may move by; steps; the first and last a
 CORNERS = [np.reshape(corner, (3, 1, 1, 1)) for corner in itertools.product((0, 1), repeat=3)]
 
 
 def clouds(psi, first=WIDTH):
-    """The eight cells around each particle and their weights, in a block with `first` cells before its own."""
+    """The eight cells around each particle and their weights, in a block that has `first` more cells in front."""
     xp = np if isinstance(psi, np.ndarray) else jnp
     cell, offset = xp.floor(psi).astype(int) + xp.indices(psi.shape[1:]) + first, psi - xp.floor(psi)
     return [(tuple(cell + c), xp.prod(xp.where(c, offset, 1 - offset), 0)) for c in CORNERS]
 
 
 def density(psi):
-    """Masses in the block of a device."""
+    """Density in the block of a device."""
     mass = jnp.zeros([n + 2 * WIDTH for n in psi.shape[1:]], psi.dtype)
     for cells, weights in clouds(psi):
         mass = mass.at[cells].add(weights)
@@ -60,7 +60,7 @@ def step(state, growth, density, force):
 
 @functools.partial(jax.jit, static_argnames="mesh")
 def evolve(linear, growth, mesh):
-    """Displacements after all steps, from those that grow in proportion to a, and the density."""
+    """Displacements and density after all steps; `linear` displacements grow in proportion to a."""
     sums = jax.shard_map(density, mesh=mesh, in_specs=PARTICLES, out_specs=SPEC)
     slopes = jax.shard_map(slope, mesh=mesh, in_specs=(SPEC, PARTICLES), out_specs=PARTICLES)
     one = functools.partial(step, density=sums, force=lambda delta, psi: slopes(mf.poisson(delta), psi))
@@ -86,7 +86,7 @@ def by_numpy(linear, growth):  # the same on one periodic grid
 
 
 def random_field(n):
-    """Displacements of 2 cells in the mean, from random waves of many lengths."""
+    """Displacements from random waves of many lengths; their root mean square is 2 cells."""
     k = np.stack(np.meshgrid(*[2 * np.pi * np.fft.fftfreq(n)] * 3, indexing="ij"))
     colour = np.exp(-1.7 * (k**2).sum(0)) / np.maximum((k**2).sum(0), 1e-9)
     waves = colour * np.fft.fftn(np.random.default_rng(1).standard_normal((n, n, n)))
@@ -98,7 +98,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=32, help="particles along each axis")
     parser.add_argument("--mesh", default="2,4", help="devices along x and y")
-    parser.add_argument("--picture", help="a file to draw the density before and after to")
+    parser.add_argument("--picture", help="a file for a picture of the density before and after")
     asked = parser.parse_args(arguments)
     mesh = jax.make_mesh([int(p) for p in asked.mesh.split(",")], SPEC, axis_types=(AxisType.Auto,) * 2)
     edges, linear = np.linspace(FIRST, LAST, 2 * STEPS + 1), random_field(asked.size)

@@ -1,6 +1,6 @@
 """Quantum mechanics: an electron passes a double slit, by the split-step method with a donated state.
 
-The Schroedinger equation in atomic units, for a wave function psi(x, y) in a periodic box and a wall V with two slits:
+The Schroedinger equation in atomic units, for a wave function psi(x, y) in a periodic box with a wall V with two slits:
 
     i d psi / dt = (-laplacian / 2 + V) psi
 
@@ -10,10 +10,10 @@ step of the kinetic energy, and half a step of V, with an error of O(dt^2):
     psi(t + dt) = exp(-i V dt / 2)  F^-1 exp(-i |k|^2 dt / 2) F  exp(-i V dt / 2)  psi(t)
 
 The box is cut by both mesh axes. The kinetic factor works in any layout of the spectrum, so `order="any"` saves half of
-the traffic of natural order. The state is donated (`donate_argnums`): the next one takes its storage.
+the traffic of natural order. The state is donated (`donate_argnums`), so the next state reuses its storage.
 
-The result is compared with Chebyshev's expansion of exp(-i H t) in NumPy, in double precision, without splitting. With
-more steps the two differ less, down to the rounding of 1e-4: a step in complex64 loses 1e-7 of the norm.
+The result is compared with Chebyshev's expansion of exp(-i H t) in NumPy, in double precision, without splitting. The
+two differ by 3e-4. More steps reduce the error of splitting, but each step in complex64 adds a rounding of about 1e-7.
 
     python examples/quantum.py --picture quantum.png                    # 128^2 points
     python examples/quantum.py --size 4096 --steps 40000 --no-check     # the same box on a finer grid
@@ -32,7 +32,7 @@ from scipy.special import jv
 
 import meshfft as mf
 
-BOX, WALL, MOMENTUM = 48.0, 12.0, 3.0  # length of a side, height of the wall, of the electron towards the wall
+BOX, WALL, MOMENTUM = 48.0, 12.0, 3.0  # side of the box, height of the wall, momentum towards the wall
 
 
 def start(x, y):
@@ -48,7 +48,7 @@ def potential(x, y):
 
 @functools.partial(jax.jit, static_argnames=("plan", "steps"), donate_argnums=0)
 def propagate(psi, v, square, plan, dt, steps):
-    """Steps of dt; psi is deleted, and its storage is the result's."""
+    """psi after some steps of dt; the result takes the storage of psi, which is deleted."""
     outer, inner = jnp.exp(-0.5j * dt * v), jnp.exp(-0.5j * dt * square)
     return jax.lax.fori_loop(0, steps, lambda _, psi: outer * plan.inverse(inner * plan(outer * psi)), psi)
 
@@ -72,7 +72,7 @@ def chebyshev(psi, v, time):
 
 
 def draw(path, frames, v):
-    """|psi| at some times, and the wall."""
+    """|psi|^(1/2) at some times, and the wall."""
     figure = Figure((9, 3.3), layout="constrained")
     for axis, (time, psi) in zip(figure.subplots(1, len(frames)), frames.items(), strict=True):
         axis.imshow(abs(psi).T ** 0.5, cmap="magma", origin="lower", extent=[-BOX / 2, BOX / 2] * 2)
@@ -85,7 +85,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=128, help="points along each axis, a multiple of the devices")
     parser.add_argument("--mesh", default="2,4", help="devices along x and y")
-    parser.add_argument("--steps", type=int, default=400, help="of each of two parts of the way")
+    parser.add_argument("--steps", type=int, default=400, help="in each half of the time")
     parser.add_argument("--no-check", action="store_true", help="leave out the expansion in NumPy")
     parser.add_argument("--picture", help="a file to draw to")
     asked = parser.parse_args(arguments)

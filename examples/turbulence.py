@@ -4,16 +4,16 @@ An incompressible fluid in a periodic box of length 2 pi, started from one large
 
     u = (sin x cos y cos z, -cos x sin y cos z, 0)
 
-breaks down into ever smaller ones, until viscosity stops them. In Fourier space pressure removes the part along k:
+breaks down into ever smaller vortices, until viscosity damps them. In Fourier space pressure removes the part along k:
 
     d u_k / dt = -P_k F((u . grad) u)_k - nu |k|^2 u_k,   P_k = 1 - k k^T / |k|^2
 
-(The cross product of u and curl u is used instead: it differs by a gradient, which P_k removes.) Modes above two thirds
-of the grid's largest are dropped to avoid aliasing. Time is integrated by Runge and Kutta's classical method in one
-`jit` with `lax.scan`.
+(The program uses the cross product of u and curl u instead of -(u . grad) u. It differs by a gradient, which P_k
+removes.) Modes above two thirds of the grid's largest are dropped to avoid aliasing. The classical Runge-Kutta method
+integrates in time, in one `jit` with `lax.scan`.
 
 The box is cut into pencils, `P(None, "x", "y")` for the components of u. A plan with `order="any"` leaves spectra in
-the cheapest layout, which `wavenumbers(plan)` share. The result is compared with `jnp.fft` on one device.
+the cheapest layout, and `wavenumbers(plan)` have the same. The result is compared with `jnp.fft` on one device.
 
     python examples/turbulence.py --picture turbulence.png            # 32^3, Reynolds number 100
     python examples/turbulence.py --size 128 --viscosity 0.000625     # 1600: the classical case
@@ -49,7 +49,7 @@ def rate(spectrum, k, viscosity, forward, backward):
 
 @functools.partial(jax.jit, static_argnames=("steps", "forward", "backward"))
 def simulate(u, k, viscosity, dt, steps, forward, backward):
-    """Runge-Kutta steps: the velocity at the end, and energy and its decay before each step."""
+    """Runge-Kutta steps. Returns the final velocity, and the energy and its decay before each step."""
     f = functools.partial(rate, k=k, viscosity=viscosity, forward=forward, backward=backward)
 
     def step(v, _):
@@ -64,14 +64,14 @@ def simulate(u, k, viscosity, dt, steps, forward, backward):
 
 
 def on_mesh(u, mesh, **options):
-    """By meshfft."""
+    """`simulate` by meshfft, on a mesh."""
     plan = mf.plan(u.shape, mesh=mesh, spec=P(None, "x", "y"), axes=(1, 2, 3), kind="rfft", order="any")
     k = [one[0] for one in mf.wavenumbers(plan, (2 * np.pi,) * 3)]  # without the dimension of components
     return simulate(mf.shard(u, mesh, plan.in_layout.spec), k, **options, forward=plan, backward=plan.inverse)
 
 
 def on_one_device(u, **options):
-    """By jnp.fft."""
+    """`simulate` by jnp.fft, on one device."""
     waves = [np.fft.fftfreq(n, 1 / n) for n in u.shape[1:3]] + [np.arange(u.shape[3] // 2 + 1)]
     k = [jnp.float32(one) for one in np.meshgrid(*waves, indexing="ij", sparse=True)]
     forward, backward = (functools.partial(f, s=u.shape[1:], axes=(1, 2, 3)) for f in (jnp.fft.rfftn, jnp.fft.irfftn))

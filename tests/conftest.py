@@ -7,22 +7,22 @@ from pathlib import Path
 
 import jax
 
-os.environ["MESHFFT_CACHE"] = "off"  # no test reads or writes the cache of who runs it
+os.environ["MESHFFT_CACHE"] = "off"  # no test reads or writes the user's cache
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
-jax.config.update("jax_numpy_dtype_promotion", "strict")  # as JAX tests itself: nothing is promoted unsaid
+jax.config.update("jax_numpy_dtype_promotion", "strict")  # as in JAX's own tests: no implicit promotion
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 from jax.experimental.compilation_cache import compilation_cache  # noqa: E402
 
-# Compiling takes most of a test's time, and a quarter of it where the code is not optimised. Redistribution,
-# partitioning and fusion stay, so collectives, memory and values are those of users, to rounding.
+# Compiling takes most of a test's time, and without optimization a quarter of that. Redistribution, partitioning and
+# fusion still run, so collectives, memory and values (to rounding) are those of users.
 LITTLE_EFFORT = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
-# XLA ends a process whose devices do not all meet in a collective within 40 s, which busy cores can take.
+# XLA ends a process if its devices do not all join a collective within 40 s, and busy cores can take longer.
 PATIENCE = ["--xla_cpu_collective_call_terminate_timeout_seconds=300"] * (jax.__version_info__ < (0, 11))
-if jax.__version_info__ < (0, 11, 1):  # later ones do not know it, and end at once
+if jax.__version_info__ < (0, 11, 1):  # later versions do not know this flag, and abort
     LITTLE_EFFORT.append("--xla_cpu_use_fusion_emitters=false")
 
 hypothesis.settings.register_profile(
@@ -37,20 +37,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The part of the tests that --part asks for: those of CI, which has a limit, change with every commit."""
+    """Selects the tests of --part. CI, whose time is limited, derives the part from the commit."""
     first, every = map(int, config.getoption("--part").split("/"))
     config.hook.pytest_deselected(items=[item for n, item in enumerate(items) if n % every != first])
     items[:] = items[first::every]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Little effort for the tests that run by default; the slow ones see programs as users do, but see `_effort`."""
+    """Compiles the default tests with little effort. Slow tests compile as users do, except those of `_effort`."""
     flags = LITTLE_EFFORT if config.option.markexpr == "not slow" else []
     os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *PATIENCE, *flags))
 
 
 def pytest_collection_finish() -> None:
-    """JAX keeps what it traced: with Python's own thresholds the collector takes a tenth of the time to look at it."""
+    """Collects garbage less often: by default the collector spends a tenth of the time on JAX's traces."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000)
@@ -58,7 +58,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _devices() -> None:
-    """Too few devices would make sharded tests vacuous: that is an error, not a skip."""
+    """Raises an error if there are too few devices, because sharded tests would be vacuous."""
     assert len(jax.devices()) == 8, (
         "tests need 8 CPU devices: the backend started before conftest.py could ask for them"
     )
@@ -66,7 +66,7 @@ def _devices() -> None:
 
 @pytest.fixture(autouse=True)
 def _effort(request: pytest.FixtureRequest) -> None:
-    """Little effort for slow tests that are more rows of others: test_optimised.py looks for what that cannot find."""
+    """Compiles slow rows marked `more` with little effort; test_optimised.py tests optimized programs."""
     marks = {mark.name for mark in request.node.iter_markers()}
     little = request.config.option.markexpr == "slow" and "more" in marks and "optimised" not in marks
     jax.config.update("jax_disable_most_optimizations", little)
@@ -74,8 +74,7 @@ def _effort(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_kept_programs() -> Iterator[None]:
-    """Without this, JAX keeps writing to the folder that was set first, and warns of programs that cannot be
-    written."""
+    """Resets JAX's cache of programs; without this, JAX writes to the first folder and warns if it is gone."""
     yield
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()

@@ -1,4 +1,4 @@
-"""Truth: the direct sum in float64, and random inputs, layouts and meshes to hold against it."""
+"""Truth: direct sums in float64 and a plain Dijkstra search, with noise and meshes for tests."""
 
 import contextlib
 import dataclasses
@@ -42,7 +42,7 @@ def powers(turns: Any, log_radius: Any, n: int) -> np.ndarray:
 
 
 def in_turns(radians: Any) -> list[Fraction]:
-    """Angles of very floats over 2 pi."""
+    """Exact angles in cycles, from radians."""
     return [Fraction(float(w)) / TWO_PI for w in radians]
 
 
@@ -54,7 +54,7 @@ def separable(x: np.ndarray, matrices: Sequence[np.ndarray | None], axes: Sequen
 
 
 def noise(shape: Sequence[int], dtype: str = "complex64", seed: int = 0) -> np.ndarray:
-    """Gaussian noise, real and imaginary parts both where the type has them."""
+    """Gaussian noise, complex if the type is."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(shape)
     return (x + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
@@ -74,7 +74,7 @@ def mesh(sizes: Sequence[int], kind: AxisType = AxisType.Auto) -> Mesh:
 
 @contextlib.contextmanager
 def chips_without_caches(wanted: bool = True) -> Iterator[None]:
-    """Plans as for chips whose dense products go by planes, as those of TPUs and GPUs do."""
+    """Plans for CPUs take dense products by planes, as those for TPUs and GPUs do."""
     row = dataclasses.replace(chips.CPU, cached=not wanted)
     seen = (topology.machine_of, request._by_sharding)
     with mock.patch.object(topology, "chip_for", lambda *of: row):
@@ -102,7 +102,7 @@ def at_points(x: np.ndarray, turns: Any, axes: Sequence[int] | None = None, cent
 
 
 def cheapest(problem: Problem) -> float:
-    """Dijkstra without a bound, as simple as possible: the truth for the informed search."""
+    """Price of the cheapest walk by plain Dijkstra, to compare with the search with bounds."""
     best = {(problem.start, frozenset[int]()): 0.0}
     todo = set(best)
     goals = []

@@ -9,7 +9,7 @@ def coordinates(shape: tuple[int, ...], dims: int, seed: int = 0, dtype: str = "
 
 
 def factors(k: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
-    """V_m[j, n] of every dimension, in float64, the points raveled."""
+    """Matrices V_m[j, n] of every dimension m, in float64, at the flattened points."""
     return [powers(line, None, n) for line, n in zip(k.reshape(-1, k.shape[-1]).T, sizes, strict=True)]
 
 

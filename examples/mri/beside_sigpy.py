@@ -1,7 +1,7 @@
 """The same data through sigpy: python examples/mri/beside_sigpy.py --trajectory radial
 
-Conjugate gradients from zero on sigpy's own SENSE operator, gridded and Toeplitz, in complex64 and without cuts.
-sigpy counts pixels from the middle, points in cycles per field of view, and divides by sqrt(N^d).
+Conjugate gradients from zero with sigpy's SENSE operator, gridded and Toeplitz, in complex64, on one process. sigpy
+counts pixels from the middle and points in cycles per field of view, and divides by sqrt(N^d).
 """
 
 import argparse
@@ -23,14 +23,14 @@ def encoding(found: Scan, toeplitz: bool, oversampled: float, width: int) -> sig
 
 
 def data(found: Scan) -> np.ndarray:
-    """The data as sigpy counts and scales."""
+    """The data with sigpy's origin and scale."""
     size = np.array(found.truth.shape)
     phase = np.exp(2j * np.pi * (found.turns @ (size // 2)))
     return (found.data * phase / np.sqrt(size.prod())).astype(np.complex64)
 
 
 def normal_of(found: Scan, encode: sigpy.linop.Linop, toeplitz: bool) -> sigpy.linop.Linop:
-    """A^H A; sigpy's Toeplitz operator is that of the NUFFT alone, between maps and their conjugates."""
+    """A^H A. sigpy's Toeplitz operator covers the NUFFT alone, so the maps and their conjugates go around it."""
     if not toeplitz:
         return encode.H * encode
     nufft, multiply = encode.linops

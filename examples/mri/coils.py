@@ -1,4 +1,4 @@
-"""Coil maps as trigonometric polynomials of period 2, so that the k-space of every coil stays closed form.
+"""Coil maps as trigonometric polynomials of period 2, so that the k-space of every coil has a closed form.
 
     S_c(r) = sum_p s_cp exp(2 pi i p.r / 2),    p in {-1, 0, 1}^d,    r in a field of view of side 1
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 DISTANCE = 0.45  # of a coil from the middle, in fields of view
-DECAY = 0.45  # of a coefficient: exp(-DECAY |p|^2), the narrower the larger
+DECAY = 0.45  # of coefficients, exp(-DECAY |p|^2): larger values make smoother maps
 
 
 def orders(dims: int) -> np.ndarray:
@@ -21,7 +21,7 @@ def orders(dims: int) -> np.ndarray:
 
 
 def coefficients(count: int, dims: int) -> np.ndarray:
-    """The numbers s_cp, of shape (count, 3^d): coils on a circle, in 3-D alternately above and below the middle."""
+    """Coefficients s_cp, of shape (count, 3^d), of coils on a circle, in 3-D alternately above and below it."""
     angles = 2 * np.pi * np.arange(count) / count
     height = np.where(np.arange(count) % 2, -DISTANCE, DISTANCE)
     centres = np.stack([DISTANCE * np.cos(angles), DISTANCE * np.sin(angles), height], -1)[:, :dims]
@@ -43,10 +43,10 @@ def kspace(source: Callable[[np.ndarray], np.ndarray], f: np.ndarray, count: int
     """Samples of every coil at f, of shape (..., d), in cycles per field of view.
 
     Args:
-        source: gives the spectrum of the image at points of shape (..., d).
+        source: returns the spectrum of the image at points of shape (..., d).
 
     Returns:
-        complex128, of shape (count, ...). Takes 3^d spectra, whatever the number of coils.
+        complex128, of shape (count, ...), from 3^d spectra for any number of coils.
     """
     dims = f.shape[-1]
     spectra = np.stack([source(f - p / 2) for p in orders(dims)])

@@ -1,4 +1,4 @@
-"""Error of a reconstruction method after so many applications of the normal operator."""
+"""Error of a reconstruction method by applications of the normal operator."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -11,7 +11,7 @@ SHOWN = (0, 5, 10, 20, 40)
 
 
 class Way(NamedTuple):
-    """A method: its name, and its images after so many applications of the normal operator."""
+    """A method: its name, and its images with their numbers of applications of the normal operator."""
 
     name: str
     images: Iterator[tuple[int, Array]]
@@ -19,7 +19,7 @@ class Way(NamedTuple):
 
 
 class Course(NamedTuple):
-    """The course of a method: applications, errors, and images at the numbers of SHOWN, or all."""
+    """Course of a method: applications, errors, and images (those at SHOWN, or all)."""
 
     name: str
     counts: list[int]
@@ -28,7 +28,7 @@ class Course(NamedTuple):
 
 
 def follow(found: Scan, way: Way, say: Callable[[str], None] = print) -> Course:
-    """Runs a method to its end, and returns the error of each image."""
+    """Runs a method to its end, and returns its course."""
     course = Course(way.name, [], [], {})
     for count, image in way.images:
         course.counts.append(count)

@@ -1,14 +1,14 @@
 """Shepp-Logan phantoms of ellipses (2-D) and ellipsoids (3-D), and their k-space in closed form.
 
-The image of a body with semi-axes a, rotated by R about its centre r0, is v where |R^T (r - r0) / a| <= 1. It has the
-spectrum
+A body with value v and semi-axes a, rotated by R about its centre r0, contains r if |R^T (r - r0) / a| <= 1. Its
+spectrum is
 
     S(f) = v exp(-2 pi i f.r0) prod(a) B(q),    q = |a R^T f|,    f in cycles per field of view, which has side 1
 
     B(q) = J1(2 pi q) / q                      of the disk,      B(0) = pi
     B(q) = 4 pi (sin t - t cos t) / t^3        of the ball,      t = 2 pi q,  B(0) = 4 pi / 3
 
-so the data of a reconstruction do not depend on a discrete transform. Pixel n of N is at r = (n + 1/2) / N - 1/2.
+so data for a reconstruction need no discrete transform. Pixel n of N is at r = (n + 1/2) / N - 1/2.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-# value, semi-axes, centre, degrees about z; on a square from -1 to 1. Toft's values of Shepp and Logan's ellipses.
+# Value, semi-axes, centre, degrees about z, on a square from -1 to 1: Shepp and Logan's ellipses with Toft's values.
 ELLIPSES = """
  1.0  .6900 .920    0     0      0
 -0.8  .6624 .874    0    -.0184  0
@@ -30,7 +30,7 @@ ELLIPSES = """
  0.1  .0230 .023    0    -.606   0
  0.1  .0230 .046   .06   -.605   0
 """
-# The same heads in 3-D, with the heights of Schabel's phantom3d; rotated about z only.
+# The same head in 3-D, with the heights of Schabel's phantom3d; rotated about z only.
 ELLIPSOIDS = """
  1.0  .6900 .920 .810    0     0      0     0
 -0.8  .6624 .874 .780    0    -.0184  0     0
@@ -43,18 +43,18 @@ ELLIPSOIDS = """
  0.1  .0230 .023 .020    0    -.606   0     0
  0.1  .0230 .046 .020   .06   -.605   0     0
 """
-NEAR = 1e-2  # of t: below it sin t - t cos t is its series, which has lost fewer digits than the difference
+NEAR = 1e-2  # t below which a series replaces sin t - t cos t, which would cancel
 
 
 @dataclasses.dataclass(frozen=True)
 class Body:
-    """An ellipse or ellipsoid of one value, in a field of view of side 1 about the origin.
+    """An ellipse or ellipsoid of constant value, in a field of view of side 1 about the origin.
 
     Attributes:
         value: of the image inside it.
         axes: the d semi-axes.
         centre: d coordinates.
-        turn: (d, d), whose columns are the directions of the semi-axes.
+        turn: matrix (d, d), whose columns are the directions of the semi-axes.
     """
 
     value: float
@@ -85,7 +85,7 @@ def kspace(bodies: Sequence[Body], f: np.ndarray) -> np.ndarray:
 
 
 def raster(bodies: Sequence[Body], shape: Sequence[int], over: int = 8) -> np.ndarray:
-    """The mean of the image over every pixel, by `over` samples along each dimension: the truth."""
+    """Mean of the image over every pixel, from `over` samples along each dimension: the truth."""
     fine = [(np.arange(n * over) + 0.5) / (n * over) - 0.5 for n in shape]
     rows = np.split(fine[0], shape[0])  # one row of pixels at a time: a volume of samples may not fit in memory
     folded = [size for n in shape[1:] for size in (n, over)]

@@ -1,6 +1,6 @@
 """Pictures of a reconstruction: trajectory, coils, images with their errors, and errors by iteration. Needs matplotlib.
 
-A volume is shown by its middle plane. Errors are drawn on one scale, to a fifth of the brightest pixel.
+A volume is shown by its middle plane. All errors have one scale, up to a fifth of the brightest pixel.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from courses import Course
     from matplotlib.axes import Axes
 
-LINES, SAMPLES = 24, 8192  # readouts drawn of a trajectory, and samples
+LINES, SAMPLES = 24, 8192  # most readouts drawn of a trajectory, and most samples
 SCALE = 0.2  # of the errors
 TICKS = (0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7)
 
@@ -30,12 +30,12 @@ def draw(found: Scan, courses: "Sequence[Course]", folder: Path) -> None:
 
 
 def plane(image: np.ndarray) -> np.ndarray:
-    """An image, or the middle plane of a volume across its last dimension; its first dimension to the right."""
+    """An image, or the middle plane of a volume across its last dimension; the first dimension points right."""
     return (image if image.ndim == 2 else image[..., image.shape[-1] // 2]).T
 
 
 def trajectory(found: Scan) -> Figure:
-    """The readouts, early ones dark; and the points of the middle of k-space."""
+    """The readouts, early ones dark, and the points in the middle of k-space."""
     readouts, samples, dims = found.turns.shape
     figure = Figure((8, 4), layout="constrained", dpi=150)
     kind = {"projection": "3d"} if dims == 3 else {}
@@ -58,7 +58,7 @@ def trajectory(found: Scan) -> Figure:
 
 
 def coils(found: Scan) -> Figure:
-    """Size and phase of every coil's map."""
+    """Magnitude and phase of every coil's map."""
     count = len(found.maps)
     figure = Figure((2.2 * count, 4.4), layout="constrained", dpi=150)
     grid = figure.subplots(2, count, squeeze=False)
@@ -74,8 +74,7 @@ def coils(found: Scan) -> Figure:
 
 
 def images(found: Scan, courses: "Sequence[Course]") -> Figure:
-    """The truth and the images, and below each its error: the last image of every method, and more of the first two
-    CG."""
+    """The truth and the last image of every method, with errors below; of `CG from zero` also earlier images."""
     panels = [("truth", found.truth)]
     for course in courses:
         counts = [n for n in course.images if n in (5, 10, 20, 40)] if course.name == "CG from zero" else []
@@ -94,7 +93,7 @@ def images(found: Scan, courses: "Sequence[Course]") -> Figure:
 
 
 def errors(courses: "Sequence[Course]") -> Figure:
-    """The errors by applications of the normal operator."""
+    """Errors by applications of the normal operator."""
     figure = Figure((6, 4), layout="constrained", dpi=150)
     axes = figure.add_subplot()
     for course in courses:

@@ -4,13 +4,13 @@ A scanner samples the spectrum of an image x along lines, not on a grid, and eac
 
     d_cj = sum_n S_cn x_n exp(-2 pi i k_j . n) + noise
 
-Conjugate gradients find the x that explains the data best, which solves A^H A x = A^H d, with a ridge or without; ADMM
-finds one that is also piecewise smooth, by total variation or by wavelets. `mf.scattered_plan` transforms between image
-and samples, and its `normal()` applies A^H A by two FFTs of twice the size, without the samples.
+Conjugate gradients solve A^H A x = A^H d, with or without a ridge, for the x that fits the data best. ADMM finds an x
+that is also piecewise smooth, by total variation or by wavelets. `mf.scattered_plan` transforms between image and
+samples, and its `normal()` applies A^H A by two FFTs of twice the size, without the samples.
 
-The image is cut over eight devices along both dimensions, maps and data too, or by coils (`--coils-cut`). The data are
-integrals of the Shepp-Logan phantom in closed form (`phantom.py`), so the error |x - truth| / |truth| that is printed,
-after so many applications of A^H A, is a true one. `--write` leaves files that `meshfft reconstruct` reads (README.md).
+Image, maps and data are cut over eight devices along both dimensions, or by coils (`--coils-cut`). The data are
+integrals of the Shepp-Logan phantom in closed form (`phantom.py`), so the program can print true errors, |x - truth| /
+|truth|, by applications of A^H A. `--write` writes files that `meshfft reconstruct` reads (README.md).
 
     python examples/mri/reconstruct.py --noise 0.02 --pictures out                  # 128^2, golden-angle radial
     python examples/mri/reconstruct.py --trajectory koosh --size 64                 # a volume
@@ -30,13 +30,13 @@ from sense import Problem, problem
 from meshfft.nufft import solvers
 from meshfft.nufft.penalties import PENALTIES
 
-ROUNDS, INNER = 10, 5  # of ADMM, and of conjugate gradients in each
+ROUNDS, INNER = 10, 5  # rounds of ADMM, and steps of conjugate gradients in each
 RIDGE, RHO = 1e-3, 1e-3  # of the largest eigenvalue of the normal operator, where the image is about 1
 WEIGHTS = {"tv": 1e-4, "wavelet": 1e-4}
 
 
 def descents(at: Problem) -> Callable[..., Iterator[tuple[int, Array]]]:
-    """Conjugate gradients, image by image, from any start and with any ridge: compiled once."""
+    """Images of conjugate gradients from any start and with any ridge, by programs compiled once."""
 
     def ridged(ridge: Array) -> solvers.Operator:
         return lambda x: at.normal(x) + ridge * x
@@ -54,7 +54,7 @@ def descents(at: Problem) -> Callable[..., Iterator[tuple[int, Array]]]:
 
 
 def splitting(at: Problem, name: str, rounds: int) -> Iterator[tuple[int, Array]]:
-    """ADMM with a penalty, round by round."""
+    """Images of ADMM with a penalty, after each round."""
     penalty = PENALTIES[name](at.right.ndim)
     normal, now = jax.jit(at.normal), solvers.split(at.start, penalty)
     for count in range(1, rounds + 1):
@@ -82,8 +82,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, help="pixels along each dimension: 128 in 2-D, 32 in 3-D")
     parser.add_argument("--coils", type=int, default=4)
     parser.add_argument("--mesh", help="parts of each dimension: 2,4 in 2-D, 2,2,2 in 3-D")
-    parser.add_argument("--coils-cut", action="store_true", help="the first part is of the coils")
-    parser.add_argument("--noise", type=float, default=0, help="of the root mean square of the data")
+    parser.add_argument("--coils-cut", action="store_true", help="cut the coils by the first part")
+    parser.add_argument("--noise", type=float, default=0, help="relative to the root mean square of the data")
     parser.add_argument("--weighted", action="store_true", help="density weights in the norm")
     parser.add_argument("--tol", type=float, default=1e-4)
     parser.add_argument("--iterations", type=int, default=40)

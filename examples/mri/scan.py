@@ -1,10 +1,10 @@
-"""A scan of the phantom: points, what every coil measures there, the coil maps and the true image.
+"""A scan of the phantom: points, data of every coil, coil maps and the true image.
 
-Data are integrals over the field of view, times the number of pixels, so that they compare with sums over pixels:
+Data are integrals over the field of view, times the number of pixels, to compare with sums over pixels:
 
-    d_cj = sum_n S_cn x_n exp(-2 pi i k_j.n)        except that a pixel is not a point
+    d_cj = sum_n S_cn x_n exp(-2 pi i k_j.n)        up to the difference of pixels and points
 
-Pixel n is at (n + 1/2) / N - 1/2 in the view, the library counts n from 0: hence the phase exp(-pi i k.(N - 1)).
+Pixel n is at (n + 1/2) / N - 1/2 in the view, and meshfft counts n from 0, hence the phase exp(-pi i k.(N - 1)).
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 import phantom
 import trajectories
 
-# By name: the dimensions and, for N pixels along each, the points. Undersampled but for the spiral.
+# By name: the number of dimensions, and the points for N pixels along each. Only the spiral is fully sampled.
 TRAJECTORIES = {
     "radial": (2, lambda n: trajectories.radial(n // 2, 2 * n)),
     "radial-137.5": (2, lambda n: trajectories.radial(n // 2, 2 * n, 3 - 5**0.5)),
@@ -27,12 +27,12 @@ TRAJECTORIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Scan:
-    """Measured data, and the truth to be found.
+    """Measured data, and the true image.
 
     Attributes:
         turns: the points, of shape (readouts, samples, d), in cycles per pixel.
         data: complex128, of shape (coils, readouts, samples).
-        maps: the coils' maps, of shape (coils, *image).
+        maps: coil maps, of shape (coils, *image).
         truth: the image, float64.
     """
 

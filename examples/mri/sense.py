@@ -1,9 +1,9 @@
-"""The SENSE problem on a mesh: image, coil maps and the points' values all cut, in a plan that exchanges halos only.
+"""The SENSE problem on a mesh, with sharded image, coil maps and samples.
 
     d_cj = sum_n S_cn x_n exp(-2 pi i k_j.n),    b = A^H W d,    N = A^H W A,    W = 1 or density weights
 
-N needs no points: it is Toeplitz, an FFT of twice the size forward and back for each coil. If a mesh axis cuts the
-coils, each application of N sums the image's blocks over that axis once, and sums nothing else.
+N is Toeplitz and needs no points: for each coil it is an FFT of twice the size, forward and back. If a mesh axis cuts
+the coils, each application of N sums the blocks of the image over that axis once.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from meshfft.nufft import solvers
 
 
 class Problem(NamedTuple):
-    """Find x with `normal`(x) = `right`; `start` is the density-compensated adjoint, an image already."""
+    """The equation `normal`(x) = `right`, and `start`, the density-compensated adjoint."""
 
     normal: solvers.Operator
     right: Array
@@ -32,19 +32,18 @@ class Problem(NamedTuple):
 def problem(
     found: Scan, cuts: Sequence[int], coils_cut: bool = False, tol: float = 1e-4, dense: bool = False
 ) -> Problem:
-    """Lays out a scan on as many devices as `cuts` has.
+    """The problem of a scan, on a mesh of shape `cuts`.
 
     Args:
-        cuts: into how many parts each dimension of the image is cut; with `coils_cut` the coils before them.
-        dense: weigh every sample by the space that it has to itself, in the norm that is made small.
+        cuts: number of parts of each dimension of the image, after that of the coils if `coils_cut`.
+        dense: minimize the norm with density weights, the area of k-space around each sample.
     """
     names = ("coil", "z", "y", "x")[-len(cuts) :] if not coils_cut else ("coil", *"zyx"[-len(cuts) + 1 :])
     mesh = jax.make_mesh(tuple(cuts), names, axis_types=(AxisType.Auto,) * len(cuts))
     spec = PartitionSpec(*names) if coils_cut else PartitionSpec(None, *names)
     plan = mf.scattered_plan(found.maps.shape, mf.Scattered.turns(found.turns), mesh=mesh, spec=spec, tol=tol)
     maps = jax.device_put(found.maps.astype(np.complex64), NamedSharding(mesh, spec))
-    # Programs are waited for, one by one: on CPU devices, two that do not depend on each other can wait for ever, each
-    # on threads that the other holds.
+    # Wait for each program: on CPU devices two independent programs can deadlock, each waiting for the other's threads.
     values = ended(plan.place(found.data.astype(np.complex64)))
     weights = ended(plan.density())
 

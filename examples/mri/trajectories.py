@@ -1,6 +1,6 @@
-"""Trajectories through k-space, in turns (cycles per pixel): every coordinate is between -1/2 and 1/2.
+"""Trajectories through k-space, in cycles per pixel: every coordinate is between -1/2 and 1/2.
 
-Each has the shape (readouts, samples, d), as a scanner stores it. Frequency 0 is a sample of every line.
+Each has the shape (readouts, samples, d), as a scanner stores it. Lines through the middle sample frequency 0.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ GOLDEN = (5**0.5 - 1) / 2
 
 
 def radial(spokes: int, samples: int, turn: float = GOLDEN) -> np.ndarray:
-    """Lines through the middle, each rotated by `turn` half circles from the last: the golden angle, 111.2 degrees."""
+    """Lines through the middle, each rotated from the last by `turn` half circles, by default 111.2 degrees."""
     angle = np.pi * turn * np.arange(spokes)
     return _along(samples, np.stack([np.cos(angle), np.sin(angle)], -1))
 
@@ -22,9 +22,9 @@ def spiral(interleaves: int, samples: int, turns: float = 16) -> np.ndarray:
 
 
 def koosh(spokes: int, samples: int) -> np.ndarray:
-    """Lines through the middle of a ball, their directions spread over the half sphere by the golden ratio."""
+    """Lines through the middle of a ball, in directions spread over a half sphere by the golden ratio."""
     i = np.arange(spokes) + 0.5
-    z = i / spokes  # the other half is the other end of the lines
+    z = i / spokes  # the other ends of the lines cover the other half
     around, angle = np.sqrt(1 - z**2), 2 * np.pi * GOLDEN * i
     return _along(samples, np.stack([around * np.cos(angle), around * np.sin(angle), z], -1))
 
