@@ -198,13 +198,16 @@ def _other(rows: Sequence[Values]) -> Table:
     note = ", ".join(f"{field} {words[field][0]}" for field in same)
     lines = [[words[field][at] for field in kept] for at in range(len(rows))]
     known = "measured, but for what is called modelled" if any("modelled" in one for one in fields) else MEASURED
-    return Table(rows[0]["command"].split(" --")[0], kept, lines, known, note, rows[0]["command"])
+    command = " ".join((rows[0]["command"], rows[0].get("table", ""))).rstrip()
+    return Table(command, kept, lines, known, note)
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, list) and value and all(isinstance(one, float) for one in value):
         low, middle, high = spread(value)
         return f"{middle:.3g} ({low:.3g} to {high:.3g})" if len(value) > 1 else f"{middle:.3g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_cell(one)}" for name, one in value.items())[:60]
     return f"{value:.3g}" if isinstance(value, float) else "-" if value is None else str(value)[:60]
 
 

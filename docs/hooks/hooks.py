@@ -18,6 +18,9 @@ from formulas import mathml  # noqa: E402
 
 # A link of words or code, except to pictures; and code, which stays unchanged.
 LINK = re.compile(r"^( *)```.*?^\1```|`[^`\n]+`|(?<!!)\[([^\]]+)\]\(([^)#:]+)(#[^)]*)?\)", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"(?<!</span>)<code>([^<]+)</code>")  # in text, not in blocks
+MARK = re.compile(r"<!--[=/].*?-->")  # of numbers that are made
+CELL = re.compile(r"<td>(?=[\d.][^<]{0,25}</td>)")  # numbers
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[([](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -88,5 +91,12 @@ def _title(file: File) -> str:
 
 
 def on_page_content(html_text: str, **_: Any) -> str:
-    """Draws formulas."""
-    return MATH.sub(lambda one: mathml(html.unescape(one[2]), block=one[1] == "div"), html_text)
+    """Draws formulas, and breaks lines where a reader would: paths after a slash, options and numbers nowhere."""
+    drawn = MATH.sub(lambda one: mathml(html.unescape(one[2]), block=one[1] == "div"), MARK.sub("", html_text))
+    return CODE.sub(lambda one: _code(one[1]), CELL.sub('<td class="short">', drawn))
+
+
+def _code(text: str) -> str:
+    if len(text) < 25:
+        return f'<code class="short">{text}</code>'
+    return "<code>" + re.sub(r"/|::|_", r"\g<0><wbr>", text) + "</code>"

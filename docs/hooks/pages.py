@@ -167,7 +167,7 @@ def _parameters(parameters: Iterable[Any]) -> str:
         value = "" if getattr(one, "is_flag", False) else one.metavar or ""
         default = f" Default: {one.default}." if isinstance(one.default, str | int | float) and one.default else ""
         if "--help" not in names:
-            about = (one.help or "").replace("|", "\\|") + (default if "efault" not in (one.help or "") else "")
+            about = re.sub(r"[|*]", r"\\\g<0>", one.help or "") + (default if "efault" not in (one.help or "") else "")
             rows.append(f"| `{', '.join(names) or value}` | {f'`{value}`' if names and value else ''} | {about} |")
     return "\n".join(rows)
 

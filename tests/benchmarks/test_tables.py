@@ -35,6 +35,12 @@ def test_pages_have_the_numbers_of_the_rows(path: Path, found: Quotes) -> None:
     assert not unknown
 
 
+@pytest.mark.parametrize("path", marked_pages(), ids=lambda path: path.name)
+def test_marks_begin_no_line_of_a_paragraph(path: Path) -> None:
+    """Catches a mark that ends its paragraph or list: Markdown reads a line that begins with a comment as HTML."""
+    assert re.search(r"\S\n *<!--=.*", path.read_text()) is None
+
+
 def test_pages_have_rows_of_one_commit(found: Quotes) -> None:
     """Catches a page that mixes commits, and rows of a commit that is not known."""
     assert [path.name for path in marked_pages() if not one_commit(found.made_at(path.read_text()))] == []

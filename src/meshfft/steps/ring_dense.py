@@ -230,10 +230,13 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         real = element // (1 if self.real and self.matrix.becomes is None else 2)
         terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
         wide, products = math.prod(layout.parts) == 1, self.products * self.dot.pairs
+        made = bytes_at_once((rows, columns), lines, terms, planes, products, element, real, wide)
+        held, even = min(parts, 2) if self.transposed else shards_held(parts, self.two_way), layout.even and after.even
+        if self._both(layout) or (parts == 2 and not self.transposed) and lines >= 2 * TILE:
+            more = 0 if parts > 6 else 1 if parts > 2 else 2 * (not even)
+            return (held + more + (parts in (5, 6) and real == element) * (1 + (not even))) * block + made
         read = block * (2 if parts == 2 else 1) * (not self._whole(layout, self.matrix.columns))
         sums = out * ((4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS)) + self._two(layout))
-        held = min(parts, 2) if self.transposed else shards_held(parts, self.two_way)
-        made = bytes_at_once((rows, columns), lines, terms, planes, products, element, real, wide)
         return read + held * block + sums + made
 
     def _blocks_travel(self, block: Block, layout: Layout, operand: object) -> Any:
