@@ -10,7 +10,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 
@@ -22,14 +22,6 @@ Result = TypeVar("Result")
 
 class Seconds(float):
     """The result of a call that has timed itself."""
-
-
-class Spread(NamedTuple):
-    """The median of some seconds and the quartiles about it."""
-
-    low: float
-    median: float
-    high: float
 
 
 @dataclasses.dataclass
@@ -70,14 +62,12 @@ def timed(
 
 
 def thinned(warm: Sequence[float]) -> list[int]:
-    """For each call, that it joins one round in how many."""
     usual = statistics.median(warm) if warm else 0.0
     return [THIN if seconds > SLOW * usual else 1 for seconds in warm]
 
 
-def spread(seconds: Sequence[float]) -> Spread:
-    (first, *others) = seconds
-    return Spread(*statistics.quantiles(seconds, method="inclusive")) if others else Spread(first, first, first)
+def spread(seconds: Sequence[float]) -> list[float]:
+    return statistics.quantiles(seconds, method="inclusive") if len(seconds) > 1 else 3 * [*seconds]
 
 
 def clocked(call: Callable[[], Result]) -> tuple[Result, float, float]:

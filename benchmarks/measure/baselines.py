@@ -21,8 +21,6 @@ Ways = Callable[[Task, Meshes, int], list[Case]]
 
 
 class Baseline(NamedTuple):
-    """One library."""
-
     name: str
     what: tuple[str, ...]  # the kinds of transform it does
     prepare: Callable[[Case, Data, Place], Prepared]
@@ -85,9 +83,7 @@ def _ranked(task: Task, meshes: Meshes, cores: int) -> list[Case]:
 def _on_ranks(case: Case, data: Data, place: Place) -> Prepared:
     if len(case.shape) < 2:
         raise ValueError("it does two dimensions and more")
-    if place.ranks is None:
-        raise ValueError("no MPI ranks can be started here")
-    return place.ranks.prepare(case, data)
+    return place.on_ranks(case, data)
 
 
 _REAL = ("fft", "rfft")

@@ -1,14 +1,12 @@
-"""Cases: a task, and a library with its options; plain values that a file can hold.
-
-task    shape, type, kind, and samples at random points: what all baselines share
-case    a task, a library, and its way: mesh, method, order, precision, ring
-"""
+"""Cases: a task, which all baselines share, and a library with its options; plain values that a file can hold."""
 
 import dataclasses
 import math
 from typing import Any, NamedTuple
 
 from meshfft.layout.layout import AXES
+
+from ..rows import Values
 
 POINTS = "points"  # the kind of a transform at random points
 
@@ -23,7 +21,6 @@ class Task(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The kind, or POINTS."""
         return POINTS if self.samples else self.kind
 
 
@@ -54,18 +51,8 @@ class Case:
     def devices(self) -> int:
         return math.prod(self.mesh)
 
-    @property
-    def name(self) -> str:
-        precision = "" if self.precision == "default" else self.precision
-        return " ".join(filter(None, (self.library, self.method, self.ring, self.order, precision)))
-
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Values:
         return {**dataclasses.asdict(self), "spec": self.spec, "devices": self.devices}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Case":
-        names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{name: _frozen(values[name]) for name in names if name in values})
 
 
 def case_of(task: Task, library: str, mesh: tuple[int, ...] = (), **way: Any) -> Case:
@@ -84,7 +71,3 @@ def usual_meshes(count: int, ndim: int) -> list[tuple[int, ...]]:
     """Slab, pencil and block of so many devices, as far as they differ and the array has dimensions for them."""
     found = (balanced(count, parts) for parts in range(1, min(ndim, 3) + 1))
     return [mesh for mesh in found if min(mesh) > 1] or [(count,)]
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value

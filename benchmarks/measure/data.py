@@ -6,7 +6,7 @@ truth    scipy.fft's transform of the input in double precision; of random point
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -81,18 +81,12 @@ class Prepared(NamedTuple):
     facts: dict[str, Any] = {}  # noqa: RUF012
 
 
-class Ranks(Protocol):
-    """MPI ranks that sleep between calls."""
-
-    def prepare(self, case: Case, data: Data) -> Prepared: ...
-
-
 class Place(NamedTuple):
-    """Place of a computation: JAX's devices, threads, MPI ranks, and the path of the authors' program."""
+    """Place of a computation: JAX's devices, threads, what prepares MPI ranks, and the path of the authors' program."""
 
     devices: Sequence[jax.Device]
-    cores: int = 1
-    ranks: Ranks | None = None
+    cores: int
+    on_ranks: Callable[[Case, Data], Prepared]
     program: Path | None = None
 
 

@@ -4,7 +4,6 @@ Each call makes a new result, but FFTW's, whose plan writes to its own: that fav
 """
 
 import math
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -42,39 +41,30 @@ def prepare_mkl(case: Case, data: Data, place: Place) -> Prepared:
 
 
 def prepare_finufft(case: Case, data: Data, place: Place) -> Prepared:
-    """finufft's transforms of type 2, of all lines at once, along one dimension after the other.
-
-    finufft's modes are centred: its samples lack the phase of n // 2 modes, which each call puts in.
-    """
-    finufft = import_module("finufft")
-    steps: list[Callable[[np.ndarray], np.ndarray]] = []
-    shape = list(case.shape)
+    """finufft's transforms of type 2, of all lines at once, along one dimension after the other."""
+    steps, shape = list[tuple[Any, np.ndarray]](), list(case.shape)
     for axis, turns in enumerate(data.turns):
-        n, lines = shape[axis], math.prod(shape[:axis] + shape[axis + 1 :])
-        plan = finufft.Plan(2, (n,), n_trans=lines, eps=EPS[case.dtype], isign=-1, dtype=case.dtype)
-        plan.setpts((2 * np.pi * turns).astype(np.finfo(case.dtype).dtype))
-        phase = np.exp(-2j * np.pi * ((n // 2) * turns % 1)).astype(case.dtype)
-        steps.append(_along(plan, phase, axis, n))
+        lines = math.prod(shape[:axis] + shape[axis + 1 :])
+        steps.append(finufft_lines(turns, shape[axis], lines, case.dtype))
         shape[axis] = len(turns)
 
     def call() -> np.ndarray:
         y = data.x
-        for step in steps:
-            y = step(y)
+        for axis, (plan, phase) in enumerate(steps):
+            rows = np.ascontiguousarray(np.moveaxis(y, axis, -1))
+            found = plan.execute(rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:-1], len(phase))
+            found *= phase
+            y = np.moveaxis(found, -1, axis)
         return y
 
     return ready(call, data)
 
 
-def _along(plan: Any, phase: np.ndarray, axis: int, n: int) -> Callable[[np.ndarray], np.ndarray]:
-
-    def step(y: np.ndarray) -> np.ndarray:
-        rows = np.ascontiguousarray(np.moveaxis(y, axis, -1))
-        found = np.asarray(plan.execute(rows.reshape(-1, n))).reshape(*rows.shape[:-1], len(phase))
-        found *= phase
-        return np.moveaxis(found, -1, axis)
-
-    return step
+def finufft_lines(turns: np.ndarray, n: int, lines: int, dtype: str) -> tuple[Any, np.ndarray]:
+    """A plan for lines of n modes, and the phase of n // 2 modes that its samples lack, because modes are centred."""
+    plan = import_module("finufft").Plan(2, (n,), n_trans=lines, eps=EPS[dtype], isign=-1, dtype=dtype)
+    plan.setpts((2 * np.pi * turns).astype(np.finfo(dtype).dtype))
+    return plan, np.exp(-2j * np.pi * ((n // 2) * turns % 1)).astype(dtype)
 
 
 def _threads(case: Case, place: Place) -> int:

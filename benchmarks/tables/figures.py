@@ -16,8 +16,8 @@ from meshfft.extras import need
 from meshfft.machine.chips import CPU
 from meshfft.plans.planning import plan
 
+from ..rows import Values
 from ..wires import FIELDS
-from .text import Values
 
 DARK, ORANGE, GREY = "#51127c", "#e8743b", "#555555"
 LENGTH = 8192  # of the lines whose errors are drawn

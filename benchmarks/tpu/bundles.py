@@ -6,9 +6,9 @@ A bundle is a cycle; waiting for DMA is not included. The bundles after a branch
 to the loop. A grid's loop whose blocks arrive by DMA runs two more iterations than the grid, which are subtracted.
 """
 
-import collections
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 # Bundles after a branch that run before it is taken (libtpu 0.0.52): the last of a loop's body stand there.
@@ -39,17 +39,16 @@ class Spent:
     """Cycles, used slots of each unit, and the number of loops with an unknown trip count."""
 
     cycles: int
-    used: dict[str, int]
+    used: Counter[str]
     unknown: int = 0
 
     def __add__(self, other: "Spent") -> "Spent":
-        used = {unit: self.used.get(unit, 0) + other.used.get(unit, 0) for unit in {**self.used, **other.used}}
-        return Spent(self.cycles + other.cycles, used, self.unknown + other.unknown)
+        return Spent(self.cycles + other.cycles, self.used + other.used, self.unknown + other.unknown)
 
     def times(self, turns: int | None) -> "Spent":
         """The cost of so many iterations; of one if the number is unknown."""
         many = 1 if turns is None else turns
-        used = {unit: many * used for unit, used in self.used.items()}
+        used = Counter({unit: many * used for unit, used in self.used.items()})
         return Spent(many * self.cycles, used, self.unknown + (turns is None))
 
 
@@ -57,11 +56,9 @@ class Schedule:
     """The bundles of one HLO instruction, from two files of the dump; `delay` run after a branch before it is taken."""
 
     def __init__(self, text: str, slots: str, delay: int) -> None:
-        self.bundles, self._delay = _bundles(text), delay
-        self.capacity, self._used = _utilization(slots)
-        self._defined = {
-            found[1]: _GUARD.sub("", found[2]).strip() for one in self.bundles for found in _DEFINED.finditer(one)
-        }
+        self.bundles, self._used, self._delay = _bundles(text), _utilization(slots), delay
+        found = (found for one in self.bundles for found in _DEFINED.finditer(one))
+        self._defined = {one[1]: _GUARD.sub("", one[2]).strip() for one in found}
         self.loops = _nested(self._loops())
 
     def spent(self) -> Spent:
@@ -70,13 +67,12 @@ class Schedule:
     def _span(self, first: int, end: int, loops: Sequence[Loop]) -> Spent:
         inside = {at for loop in loops for at in range(loop.first, loop.last + 1)}
         own = [at for at in range(first, end) if at not in inside]
-        used: collections.Counter[str] = collections.Counter()
-        rows: collections.Counter[str] = collections.Counter()
+        used, rows = Counter[str](), Counter[str]()
         for at in own:
             used.update(self._used[at] if at < len(self._used) else {})
             for kind, unit in _PRODUCT.findall(self.bundles[at]):
                 rows[unit] += MATRIX_ROWS.get(kind, 16)
-        total = Spent(max([len(own), *rows.values()]), dict(used))
+        total = Spent(max([len(own), *rows.values()]), used)
         for loop in loops:
             total += self._span(loop.first, loop.last + 1, loop.inside).times(loop.turns)
         return total
@@ -124,15 +120,12 @@ def _bundles(text: str) -> list[str]:
     return found
 
 
-def _utilization(text: str) -> tuple[dict[str, int], list[dict[str, int]]]:
+def _utilization(text: str) -> list[dict[str, int]]:
+    """Used slots of each unit by bundle, below a line of units and one of capacities."""
     lines = text.splitlines()
-    at = next((i for i, line in enumerate(lines) if line.startswith("MATMUL")), None)
-    if at is None:
-        return {}, []
-    units = [unit.strip() for unit in lines[at].split(",")]
-    rows = [[int(number) for number in line.split()] for line in (lines[at + 1], *lines[at + 3 :]) if line.strip()]
-    capacity, *used = (dict(zip(units, row, strict=True)) for row in rows)
-    return capacity, used
+    at = next((i for i, line in enumerate(lines) if line.startswith("MATMUL")), len(lines))
+    units = [unit.strip() for line in lines[at : at + 1] for unit in line.split(",")]
+    return [dict(zip(units, map(int, line.split()), strict=True)) for line in lines[at + 3 :] if line.strip()]
 
 
 def _nested(loops: Iterator[Loop]) -> list[Loop]:
