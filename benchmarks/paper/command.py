@@ -1,4 +1,4 @@
-"""`python -m benchmarks paper`: the paper's evaluation, modelled, as tables, rows and figures."""
+"""`python -m benchmarks paper`: the paper's evaluation, modelled, as tables and rows."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,6 @@ from ..measure.words import folded
 from ..rows import read as read_rows
 from ..rows import write
 from .cases import cases
-from .figures import check_folder, draw_all
 from .modelled import known_rows, modelled_rows
 from .tables import tables
 
@@ -25,10 +24,7 @@ WORDS = (
 @guarded
 def paper(
     rows: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")] = None,
-    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures here.")] = None,
-    read: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Print and draw the rows of this file; model nothing.")
-    ] = None,
+    read: Annotated[Path | None, typer.Option(metavar="FILE", help="Print this file's rows; model nothing.")] = None,
 ) -> None:
     """Model the evaluation of the paper on TPU v3.
 
@@ -37,8 +33,6 @@ def paper(
     if read is not None and rows is not None:
         raise ValueError("--read takes rows as they are: leave out --rows")
     flags.check_rows(rows)
-    if figures is not None:
-        check_folder(figures)
     if read is None:
         with waiting("planning every case"):
             made = list(cases())
@@ -46,11 +40,10 @@ def paper(
     else:
         found = read_rows(read)
     write(rows, found)
-    drawn = draw_all(found, figures) if figures is not None else []
     for title, heads, lines in tables(found):
         say(f"{title}\n")
         print_columns(heads, lines)
         say()
     say(folded(WORDS))
-    for path in [*([rows] if rows else []), *drawn]:
-        say(f"Wrote {path}.")
+    if rows is not None:
+        say(f"Wrote {rows}.")

@@ -4,12 +4,8 @@ Every label marks its numbers as measured or modelled. Nothing is computed here.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
-
-from meshfft.atomic import replacing
-from meshfft.extras import need
 
 from ..rows import Values, find
 from .cases import MEASURED, POD, SCALINGS, TABLE, Scaling
@@ -18,34 +14,9 @@ from .tables import entries
 PAPER, OWN, OURS, BLOCKS, FLOOR = "#e8743b", "#9c3d0f", "#51127c", "#3c7fb1", "#555555"
 
 
-def check_folder(folder: Path) -> None:
-    need("matplotlib", "drawing a figure")
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder: make it first, or draw elsewhere")
-
-
-def draw_all(rows: Sequence[Values], folder: Path) -> list[Path]:
-    """Draws every figure that has rows, in place of older files; returns the files."""
-    figures, paths = need("matplotlib.figure", "drawing a figure"), []
-    for name, title, draw in _drawings(rows):
-        figure = figures.Figure(figsize=(6.4, 4.4), layout="constrained", dpi=150)
-        draw(figure, rows)
-        figure.suptitle(title)
-        paths.append(folder / f"{name}.png")
-        with replacing(paths[-1], overwrite=True) as temporary:
-            figure.savefig(temporary, format="png")
-    return paths
-
-
-def _drawings(rows: Sequence[Values]) -> Iterator[tuple[str, str, Callable[[Any, Sequence[Values]], None]]]:
-    for one in SCALINGS:
-        if one.block and find(rows, figure=one.name):
-            yield one.name, f"{one.title}: strong scaling on TPU v3, modelled", functools.partial(_scaling, scaling=one)
-    if find(rows, figure=TABLE, quantity="total", known="modelled"):
-        yield TABLE, f"Table I on {POD}: all but the paper's own numbers are modelled", _table
-
-
 def _scaling(figure: Any, rows: Sequence[Values], scaling: Scaling) -> None:
+    figure.set_size_inches(6.4, 4.4)
+    figure.suptitle(f"{scaling.title}: strong scaling on TPU v3, modelled")
     spot, rows = figure.subplots(), find(rows, figure=scaling.name, quantity="total")
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     first = scaling.cores[0]
@@ -64,6 +35,7 @@ def _scaling(figure: Any, rows: Sequence[Values], scaling: Scaling) -> None:
 
 def _table(figure: Any, rows: Sequence[Values]) -> None:
     figure.set_size_inches(9, 4.6)
+    figure.suptitle(f"Table I on {POD}: all but the paper's own numbers are modelled")
     spots = figure.subplots(1, 2, sharey=True)
     for spot, family in zip(spots, ("KDFT", "FFT"), strict=True):
         _bars(spot, entries(rows, family))
@@ -103,3 +75,9 @@ def _axes(spot: Any, cores: Sequence[int]) -> None:
     spot.set(xlabel="cores", ylabel="seconds")
     spot.grid(alpha=0.3, which="both")
     spot.legend(frameon=False, fontsize="small")
+
+
+DRAWN: dict[str, Callable[..., None]] = {  # of the figures with the paper's mesh, and of Table I
+    **{one.name: functools.partial(_scaling, scaling=one) for one in SCALINGS if one.block},
+    TABLE: _table,
+}

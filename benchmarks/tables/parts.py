@@ -84,7 +84,7 @@ PARTS = (
     Part("plans", measured.plans, _each("plans --seed 37"), 12),
     Part("tolerance", measured.tolerance, _each("tolerance"), 12),
     Part("gpu", measured.gpu, []),
-    Part("paper", of_paper, _each("paper --figures docs/figures")),
+    Part("paper", of_paper, _each("paper")),
     Part("pod", modelled.pod, POD, needs=("libtpu", PROGRAM)),
     Part("kernels", modelled.cycles, _each(f"kernels {KERNELS}"), needs=("libtpu",)),
     Part("passes", modelled.passes, _each("passes --lengths 512"), needs=("jax_cuda12_plugin",)),

@@ -26,11 +26,11 @@ from benchmarks.paper.cases import (
     slice_of,
     works,
 )
-from benchmarks.paper.figures import draw_all
 from benchmarks.paper.floors import exchange_seconds, floor, ring_seconds
 from benchmarks.paper.modelled import known_rows, modelled_rows
 from benchmarks.paper.tables import entries, tables
 from benchmarks.rows import Values, find, read, write
+from benchmarks.tables.figures import draw
 from meshfft.layout.layout import meshes
 from meshfft.machine.topology import topology
 from meshfft.plans import planning
@@ -216,11 +216,11 @@ def test_tables_of_scaling(rows: list[Values]) -> None:
 def test_figures_are_drawn(rows: list[Values], tmp_path: Path) -> None:
     """Catches a figure that its rows do not fill, and one drawn of nothing."""
     pytest.importorskip("matplotlib")
-    names = [path.name for path in draw_all(rows, tmp_path)]
+    names = [path.name for path in draw({"paper": rows}, tmp_path)]
     assert names == ["kdft-3d.png", "fft-3d.png", "table-v3.png"]
     assert sorted(os.listdir(tmp_path)) == sorted(names)
     assert all((tmp_path / name).read_bytes()[1:4] == b"PNG" for name in names)
-    assert draw_all([], tmp_path) == []
+    assert draw({"paper": []}, tmp_path) == []
 
 
 @pytest.fixture
@@ -238,17 +238,15 @@ def call(*words: str) -> Any:
     return CliRunner().invoke(app, ["paper", *words])
 
 
-def test_the_command_prints_writes_and_draws(command: Path) -> None:
+def test_the_command_prints_and_writes(command: Path) -> None:
     """Catches tables wider than a terminal, a number without its mark, and files that are not written."""
-    pytest.importorskip("matplotlib")
-    result = call("--rows", "rows.jsonl", "--figures", ".")
+    result = call("--rows", "rows.jsonl")
     assert result.exit_code == 0, result.output
     assert all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout
     assert "12.7" in result.stdout and "modelled" in result.stdout and "…" not in result.stdout
     written = read(command / "rows.jsonl")
     assert all(one["versions"]["jax"] and one["commit"] for one in read(command / "rows.jsonl"))
     assert len(find(written, known="published")) >= 8
-    assert (command / "table-v3.png").exists()
     again = call("--read", "rows.jsonl")
     assert (
         again.exit_code == 0
@@ -256,10 +254,9 @@ def test_the_command_prints_writes_and_draws(command: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("words", [("--rows", "no/rows.jsonl"), ("--rows", "."), ("--figures", "no")])
+@pytest.mark.parametrize("words", [("--rows", "no/rows.jsonl"), ("--rows", ".")])
 def test_the_command_refuses_before_it_works(command: Path, words: tuple[str, ...]) -> None:
     """Catches minutes of work whose result cannot be kept."""
-    pytest.importorskip("matplotlib")
     result = call(*words)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and not os.listdir(command)
 
