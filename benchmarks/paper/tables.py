@@ -7,14 +7,14 @@ efficiency   ideal seconds / seconds
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..rows import Values, find
+from ..rows import Values, find, grouped
 from .cases import BEST, CUBES, FFT, KDFT, OWN, PAPER_FFT, PAPER_KDFT, POD, SCALINGS, TABLE
 
 NONE = "-"
 WAYS = {"KDFT": (PAPER_KDFT, KDFT), "FFT": (PAPER_FFT, FFT)}  # the paper's, then meshfft's
 LINKS = ("permutes", "all-to-alls")
 TABLE_HEADS = ("array", "paper", "its on\n4,4,128", "its\nbest", "ours on\n8,16,16", "gain", "ours\nbest", "floor")
-SCALING_HEADS = ("cores", *("its way", "products", "links", "effi-\nciency"), *("meshfft", "links", "effi-\nciency"))
+SCALING_HEADS = ("algorithm", "cores", "seconds", "products", "links", "efficiency")
 Seconds = float | None
 
 
@@ -29,7 +29,8 @@ def tables(rows: Sequence[Values]) -> Iterator[Table]:
         title = f"Table I on {POD}: seconds, modelled but for the paper's own"
         yield Table(title, TABLE_HEADS, list(map(_line, found)))
     for scaling in SCALINGS:
-        if lines := _scaling(find(rows, figure=scaling.name)):
+        totals = grouped(find(rows, figure=scaling.name, quantity="total"), lambda row: row["algorithm"])
+        if lines := [_scaling(same[0]["algorithm"], one) for same in totals for one in scaled(same)]:
             yield Table(f"{scaling.title}, strong scaling on TPU v3: seconds, modelled", SCALING_HEADS, lines)
 
 
@@ -58,32 +59,26 @@ def _line(one: Values) -> list[str]:
     return [one["array"], *its, gain, number(one["meshfft"]), number(one["floor"])]
 
 
-def _scaling(rows: Sequence[Values]) -> list[list[str]]:
-    made = find(rows, quantity="total")
-    its = [row for row in made if row["algorithm"].startswith("paper")]
-    ours = {row["cores"]: row for row in made if row not in its}
-    if not its or not ours:
-        return []
-    lines, first = [], ours[its[0]["cores"]]
-    for row in its:
-        if other := ours.get(row["cores"]):
-            found, _, *shares = _scaled(other, first)
-            lines.append([str(row["cores"]), *_scaled(row, its[0]), found, *shares])
-    return lines
+def scaled(rows: Sequence[Values]) -> list[Values]:
+    """Strong scaling of one algorithm, the fewest cores first: seconds, those of parts, and the efficiency."""
+    first = rows[0]["seconds"] * rows[0]["cores"]
+    found = []
+    for cores, seconds, parts in ((row["cores"], row["seconds"], row["parts"]) for row in rows):
+        own = {"products": parts.get("products"), "links": sum(parts.get(name, 0.0) for name in LINKS)}
+        found.append({"cores": str(cores), "seconds": seconds, **own, "efficiency": first / cores / seconds})
+    return found
 
 
-def _scaled(row: Values, first: Values) -> tuple[str, str, str, str]:
-    links = sum(row["parts"].get(name, 0.0) for name in LINKS)
-    ideal = first["seconds"] * first["cores"] / row["cores"]
-    return number(row["seconds"]), number(row["parts"].get("products")), number(links), _times(ideal, row["seconds"], 2)
+def _scaling(name: str, one: Values) -> list[str]:
+    return [name, one["cores"], *(number(one[of]) for of in SCALING_HEADS[2:5]), f"{one['efficiency']:.2f}"]
 
 
 def _seconds(rows: Sequence[Values]) -> Seconds:
     return rows[0]["seconds"] if rows else None
 
 
-def _times(one: Seconds, other: Seconds, digits: int = 1) -> str:
-    return f"{one / other:.{digits}f}" if one and other else NONE
+def _times(one: Seconds, other: Seconds) -> str:
+    return f"{one / other:.1f}" if one and other else NONE
 
 
 def number(value: Seconds) -> str:

@@ -5,10 +5,10 @@ kdft-2d its efficiency    by cores: strong scaling of the paper's algorithm
 single permutes           milliseconds by cores, of the third dimension
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..paper.cases import SCALINGS
-from ..paper.tables import LINKS, WAYS, entries, tables
+from ..paper.tables import WAYS, entries, scaled, tables
 from ..rows import Values, find
 from .text import Named, Series, fenced, hundredths
 
@@ -46,18 +46,11 @@ def _of_table(name: str, found: dict[str, dict[str, float]]) -> Named:
 
 
 def _of_figure(name: str, rows: Sequence[Values]) -> Named:
-    total = {str(row["cores"]): row["seconds"] for row in rows}
-    links = {str(row["cores"]): sum(row["parts"].get(one, 0.0) for one in LINKS) for row in rows}
-    share = {cores: 100 * links[cores] / spent for cores, spent in total.items()}
-    efficiency = _efficiency(total)
-    lost = {cores: spent * (1 - efficiency[cores]) for cores, spent in total.items()}
-    yield from ((f"{name} {what}", Series(it)) for what, it in (("links", links), ("lost", lost)))
-    yield f"{name} compute", Series({cores: spent - links[cores] for cores, spent in total.items()})
-    yield f"{name} products", Series({str(row["cores"]): row["parts"]["products"] for row in rows})
-    yield f"{name} efficiency", Series(efficiency, hundredths)
+    found = {one["cores"]: one for one in scaled(rows)}
+    lost = {cores: one["seconds"] * (1 - one["efficiency"]) for cores, one in found.items()}
+    compute = {cores: one["seconds"] - one["links"] for cores, one in found.items()}
+    share = {cores: 100 * one["links"] / one["seconds"] for cores, one in found.items()}
+    yield from ((f"{name} {what}", Series(it)) for what, it in (("lost", lost), ("compute", compute)))
+    yield from ((f"{name} {of}", Series({c: one[of] for c, one in found.items()})) for of in ("links", "products"))
+    yield f"{name} efficiency", Series({cores: one["efficiency"] for cores, one in found.items()}, hundredths)
     yield f"{name} share of links", Series(share, "{:.0f}".format)
-
-
-def _efficiency(total: Mapping[str, float]) -> dict[str, float]:
-    first, seconds = next(iter(total.items()))
-    return {cores: seconds * int(first) / int(cores) / spent for cores, spent in total.items()}

@@ -208,9 +208,9 @@ def test_tables_of_scaling(rows: list[Values]) -> None:
     found = {one.title: one.lines for one in tables(rows)}
     for title, lines in found.items():
         if "strong scaling" in title:
-            made = [float(line[1]) for line in lines]
-            assert lines[0][4] == lines[0][7] == "1.00"
-            assert float(lines[1][4]) == pytest.approx(made[0] / 2 / made[1], rel=0.02)
+            made = [float(line[2]) for line in lines]
+            assert lines[0][5] == lines[2][5] == "1.00"
+            assert float(lines[1][5]) == pytest.approx(made[0] / 2 / made[1], rel=0.02)
 
 
 def test_figures_are_drawn(rows: list[Values], tmp_path: Path) -> None:
