@@ -29,7 +29,7 @@ from meshfft.machine.machine_file import machine_text
 from .clusters import staged
 from .common import cpu_devices, mesh_of, noise, numbers, relative, spec_of, table
 from .measure.baselines import PENCIL
-from .measure.cases import Task, case_of
+from .measure.cases import Case, Task
 from .measure.data import Data
 from .measure.mpi import MpiRanks
 from .rows import Values, cores, kept
@@ -75,7 +75,7 @@ def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Values]:
 def theirs(row: Values, nodes: Nodes, rounds: int) -> list[float]:
     """Seconds of mpi4py-fft on one rank for each device; its ranks end before others start."""
     task = Task(tuple(row["shape"]))
-    case = case_of(task, "mpi4py-fft", tuple(row["mesh"]), method=PENCIL)
+    case = Case(task, "mpi4py-fft", tuple(row["mesh"]), method=PENCIL)
     allocated = ("salloc", "-Q", f"--nodes={NODES}", f"--ntasks-per-node={DEVICES}", "mpiexec")
     with MpiRanks((*nodes.inside, *allocated), nodes.environment) as ranks:
         ready = ranks.prepare(case, Data(task, cores()))

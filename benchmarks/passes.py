@@ -20,7 +20,7 @@ from meshfft.inspect.schedule import Instruction, Program, executed
 
 from .common import mesh_of, numbers, print_rows
 from .measure.baselines import MESHFFT
-from .measure.cases import Case, Task, case_of, usual_meshes
+from .measure.cases import Case, Task, usual_meshes
 from .measure.on_devices import plan_of
 from .rows import Values, kept
 
@@ -51,17 +51,17 @@ def cases(shape: tuple[int, ...]) -> Iterator[Case]:
     """Slab, pencil and block; complex and real; in natural order and any."""
     dtypes = {"fft": "complex64", "rfft": "float32"}
     for sizes, kind, order in itertools.product(usual_meshes(8, 3), dtypes, ("natural", "any")):
-        yield case_of(Task(shape, dtypes[kind], kind), MESHFFT, sizes, method="auto", order=order)
+        yield Case(Task(shape, dtypes[kind], kind), MESHFFT, sizes, method="auto", order=order)
 
 
 def counted(case: Case) -> Values:
     described = topologies.get_topology_desc(platform="cuda", target_config=H100, topology=f"1x1x{case.devices}")
-    mesh = mesh_of(case.mesh, described.devices)
+    mesh, (shape, _, kind, _) = mesh_of(case.mesh, described.devices), case.task
     plan = plan_of(case, mesh)
-    compiled, block = compile_plan(plan, mesh), 8 * math.prod(case.shape) // case.devices
+    compiled, block = compile_plan(plan, mesh), 8 * math.prod(shape) // case.devices
     return {
         **case.to_dict(),
-        "case": f"{'x'.join(map(str, case.shape))} {case.kind} on {'x'.join(map(str, case.mesh))}, {case.order}",
+        "case": f"{'x'.join(map(str, shape))} {kind} on {'x'.join(map(str, case.mesh))}, {case.order}",
         "plan": plan.name,
         "passes": {kind: nbytes / (2 * block) for kind, nbytes in passed(program_of(compiled)).items()},
         "all_to_alls": plan.work.all_to_alls,

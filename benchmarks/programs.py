@@ -19,7 +19,7 @@ from meshfft.plans.plan import Plan
 
 from .common import cpu_devices, mesh_of, numbers, print_rows
 from .measure.baselines import BASELINES, MESHFFT, SLAB
-from .measure.cases import Case, Task, case_of, usual_meshes
+from .measure.cases import Case, Task, usual_meshes
 from .measure.data import Data
 from .measure.mpi import MpiRanks
 from .measure.on_devices import plan_of
@@ -50,7 +50,7 @@ def main(
     meshes = [numbers(text) for text in mesh or ()] or usual_meshes(8, len(task.shape))
     data = Data(task, cores())
     with MpiRanks() as ranks:
-        cases = [case_of(task, MESHFFT, one, method="transpose", order="natural") for one in meshes]
+        cases = [Case(task, MESHFFT, one, method="transpose", order="natural") for one in meshes]
         programs = [one for case in cases for one in compiled(case, data, turns)]
         programs += theirs(data, ranks, turns, slab)
         times = timed({at: one.call for at, one in enumerate(programs)}, rounds)
@@ -74,7 +74,7 @@ def compiled(case: Case, data: Data, turns: int) -> Iterator[Program]:
         made[TURN] = jax.jit(_scanned(plan, turns)).lower(x).compile()
         made[f"{TURN}, donated"] = jax.jit(_scanned(plan, turns), donate_argnums=0).lower(x).compile()
     for how, program in made.items():
-        memory, block = program.memory_analysis(), 8 * np.prod(case.shape) / case.devices
+        memory, block = program.memory_analysis(), 8 * np.prod(case.task.shape) / case.devices
         assert memory is not None
         call = _alternating(program, x) if how.endswith("donated") else functools.partial(program, x)
         yield _program(case, how, call, turns, memory.temp_size_in_bytes / block)

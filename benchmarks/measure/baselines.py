@@ -12,7 +12,7 @@ from meshfft.extras import installed
 from meshfft.operators.transform import KINDS
 
 from . import on_cores, on_devices
-from .cases import POINTS, Case, Task, balanced, case_of
+from .cases import POINTS, Case, Task, balanced
 from .data import Data, Place, Prepared
 
 MESHFFT, SLAB, PENCIL = "meshfft", "slab", "pencil"
@@ -30,7 +30,7 @@ class Baseline(NamedTuple):
 
     def cases(self, task: Task, meshes: Meshes, cores: int) -> list[Case]:
         """Its variants for a task; a single one if it cannot do it, to report that."""
-        return [case_of(task, self.name)] if self.missing(task.what) else self.ways(task, meshes, cores)
+        return [Case(task, self.name)] if self.missing(task.what) else self.ways(task, meshes, cores)
 
     def missing(self, what: str) -> str | None:
         """Why it cannot do a kind of transform; None where it can."""
@@ -54,34 +54,34 @@ def prepare(case: Case, data: Data, place: Place) -> Prepared:
 
 
 def _alone(name: str) -> Ways:
-    return lambda task, meshes, cores: [case_of(task, name)]
+    return lambda task, meshes, cores: [Case(task, name)]
 
 
 def _threaded(name: str) -> Ways:
     hows = (on_cores.ONE, on_cores.THREADS)
-    return lambda task, meshes, cores: [case_of(task, name, method=how) for how in hows[: 1 + (cores > 1)]]
+    return lambda task, meshes, cores: [Case(task, name, method=how) for how in hows[: 1 + (cores > 1)]]
 
 
 def _sharded(name: str) -> Ways:
-    return lambda task, meshes, cores: [case_of(task, name, mesh) for mesh in meshes if math.prod(mesh) > 1]
+    return lambda task, meshes, cores: [Case(task, name, mesh) for mesh in meshes if math.prod(mesh) > 1]
 
 
 def _decomposed(task: Task, meshes: Meshes, cores: int) -> list[Case]:
     """jaxDecomp on every mesh of two axes with as many devices, with both settings of its result."""
-    counts = dict.fromkeys(case_of(task, "jaxdecomp", mesh).devices for mesh in meshes)
+    counts = dict.fromkeys(Case(task, "jaxdecomp", mesh).devices for mesh in meshes)
     pairs = [(p, count // p) for count in counts for p in range(1, count + 1) if count % p == 0]
     hows = (on_devices.CONTIGUOUS, on_devices.AS_IT_LIES)
-    return [case_of(task, "jaxdecomp", pair, method=how) for pair in pairs for how in hows]
+    return [Case(task, "jaxdecomp", pair, method=how) for pair in pairs for how in hows]
 
 
 def _ranked(task: Task, meshes: Meshes, cores: int) -> list[Case]:
     """mpi4py-fft on a rank for each core; on a prime number a pencil is a slab, a dimension at a time."""
     pencil = balanced(cores, 2) if len(task.shape) > 2 else (1, cores)
-    return [case_of(task, "mpi4py-fft", grid, method=how) for how, grid in ((SLAB, (cores,)), (PENCIL, pencil))]
+    return [Case(task, "mpi4py-fft", grid, method=how) for how, grid in ((SLAB, (cores,)), (PENCIL, pencil))]
 
 
 def _on_ranks(case: Case, data: Data, place: Place) -> Prepared:
-    if len(case.shape) < 2:
+    if len(case.task.shape) < 2:
         raise ValueError("it does two dimensions and more")
     return place.on_ranks(case, data)
 

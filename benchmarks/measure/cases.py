@@ -1,8 +1,7 @@
 """Cases: a task, which all baselines share, and a library with its options; plain values that a file can hold."""
 
-import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from meshfft.layout.layout import AXES
 
@@ -24,15 +23,11 @@ class Task(NamedTuple):
         return POINTS if self.samples else self.kind
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One way to do a task; order, precision and ring are meshfft's."""
 
+    task: Task
     library: str  # meshfft, or a baseline by its name in the table
-    shape: tuple[int, ...]
-    dtype: str = "complex64"
-    kind: str = "fft"
-    samples: tuple[int, ...] = ()
     mesh: tuple[int, ...] = ()  # devices, or MPI ranks, along axes; axis i cuts dimension i; empty for one
     method: str = ""  # meshfft's, or what distinguishes two cases of a baseline
     order: str = ""
@@ -40,23 +35,16 @@ class Case:
     ring: str = ""
 
     @property
-    def task(self) -> Task:
-        return Task(self.shape, self.dtype, self.kind, self.samples)
-
-    @property
     def spec(self) -> tuple[str | None, ...]:
-        return tuple(AXES[: len(self.mesh)]) + (None,) * (len(self.shape) - len(self.mesh)) if self.mesh else ()
+        return tuple(AXES[: len(self.mesh)]) + (None,) * (len(self.task.shape) - len(self.mesh)) if self.mesh else ()
 
     @property
     def devices(self) -> int:
         return math.prod(self.mesh)
 
     def to_dict(self) -> Values:
-        return {**dataclasses.asdict(self), "spec": self.spec, "devices": self.devices}
-
-
-def case_of(task: Task, library: str, mesh: tuple[int, ...] = (), **way: Any) -> Case:
-    return Case(library, *task, mesh=mesh, **way)
+        own: Values = self._asdict()
+        return {**own.pop("task")._asdict(), **own, "spec": self.spec, "devices": self.devices}
 
 
 def balanced(count: int, parts: int) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from meshfft.operators.transform import natural_dtype
 
 from .. import rows as files
 from .baselines import BASELINES, MESHFFT
-from .cases import Case, Task, case_of, usual_meshes
+from .cases import Case, Task, usual_meshes
 from .data import Place
 from .measured import measured, needed_bytes, packages
 from .mpi import MpiRanks
@@ -119,7 +119,7 @@ def start_devices(count: int | None, flag: str = "--mesh") -> list[jax.Device]:
 
 def cases_of(task: Task, meshes: Sequence[tuple[int, ...]], ways: Ways, baselines: Sequence[str]) -> list[Case]:
     """meshfft's cases, of which at least one must have a walk, and those of baselines."""
-    own, refusals = [case_of(task, MESHFFT, mesh, **way) for mesh in meshes for way in ways], list[Exception]()
+    own, refusals = [Case(task, MESHFFT, mesh, **way) for mesh in meshes for way in ways], list[Exception]()
     for case in own:
         try:
             plan_of(case)
@@ -132,7 +132,7 @@ def cases_of(task: Task, meshes: Sequence[tuple[int, ...]], ways: Ways, baseline
 
 def cases_on(task: Task, devices: Sequence[jax.Device], ways: Ways, baselines: Sequence[str]) -> list[Case]:
     """meshfft's cases on all these devices, each on its best mesh, and those of baselines that take as many."""
-    own = [case_of(task, MESHFFT, best_mesh(task, devices, **way), **way) for way in ways]
+    own = [Case(task, MESHFFT, best_mesh(task, devices, **way), **way) for way in ways]
     return own + _theirs(task, baselines, list(dict.fromkeys(case.mesh for case in own)), len(devices))
 
 

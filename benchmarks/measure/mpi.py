@@ -38,7 +38,7 @@ class MpiRanks(contextlib.ExitStack):
         """Starts the ranks of a case, which plan and check it; a call is one transform, or several round trips."""
         if shutil.which("mpiexec") is None:
             raise RuntimeError("mpiexec is not installed: on Debian apt-get install openmpi-bin")
-        if len(case.mesh) > 1 and len(case.shape) < 3:
+        if len(case.mesh) > 1 and len(case.task.shape) < 3:
             raise RuntimeError("a pencil needs three dimensions")
         key = case, self._saved(data)
         if key not in self._runs:
@@ -48,7 +48,7 @@ class MpiRanks(contextlib.ExitStack):
         return Prepared(lambda: Seconds(_answer(run, log, line)), first["error"], first["versions"])
 
     def _started(self, case: Case, folder: str) -> tuple[subprocess.Popen[str], Path, Any]:
-        grid = ",".join(map(str, [*case.mesh, *[1] * (len(case.shape) - len(case.mesh))]))
+        grid = ",".join(map(str, [*case.mesh, *[1] * (len(case.task.shape) - len(case.mesh))]))
         program = [sys.executable, "-P", str(Path(__file__).with_name("mpi_rank.py"))]  # -P: its folder hides no module
         command = [*self._start, "-n", str(case.devices), *OPEN_MPI, *program, folder, grid, case.method]
         log = self._folder / f"{len(self._runs)}.log"

@@ -19,16 +19,16 @@ FFTW_TRIG = {f"{name}-{t}": f"FFTW_{code}{c}" for name, code in (("dct", "REDFT"
 
 
 def prepare_scipy(case: Case, data: Data, place: Place) -> Prepared:
-    call, workers = scipy_call(case.kind), _threads(case, place)
+    call, workers = scipy_call(case.task.kind), _threads(case, place)
     return ready(lambda: call(data.x, workers=workers), data)
 
 
 def prepare_fftw(case: Case, data: Data, place: Place) -> Prepared:
     pyfftw = import_module("pyfftw")
-    given = pyfftw.empty_aligned(data.x.shape, case.dtype)
+    given = pyfftw.empty_aligned(data.x.shape, case.task.dtype)
     result = pyfftw.empty_aligned(data.truth.shape, _result(case, data))
-    axes = tuple(range(len(case.shape)))
-    direction: Any = [FFTW_TRIG[case.kind]] * len(axes) if case.kind in FFTW_TRIG else "FFTW_FORWARD"
+    axes = tuple(range(len(case.task.shape)))
+    direction: Any = [FFTW_TRIG[case.task.kind]] * len(axes) if case.task.kind in FFTW_TRIG else "FFTW_FORWARD"
     plan = pyfftw.FFTW(given, result, axes, direction, ("FFTW_MEASURE",), _threads(case, place))
     given[...] = data.x  # measuring has overwritten it
     return ready(plan, data, {"fftw": str(pyfftw.fftw_version)})
@@ -36,16 +36,16 @@ def prepare_fftw(case: Case, data: Data, place: Place) -> Prepared:
 
 def prepare_mkl(case: Case, data: Data, place: Place) -> Prepared:
     mkl_fft = import_module("mkl_fft")
-    call = {"fft": mkl_fft.fftn, "rfft": mkl_fft.rfftn}[case.kind]
+    call = {"fft": mkl_fft.fftn, "rfft": mkl_fft.rfftn}[case.task.kind]
     return ready(lambda: call(data.x), data)
 
 
 def prepare_finufft(case: Case, data: Data, place: Place) -> Prepared:
     """finufft's transforms of type 2, of all lines at once, along one dimension after the other."""
-    steps, shape = list[tuple[Any, np.ndarray]](), list(case.shape)
+    steps, shape = list[tuple[Any, np.ndarray]](), list(case.task.shape)
     for axis, turns in enumerate(data.turns):
         lines = math.prod(shape[:axis] + shape[axis + 1 :])
-        steps.append(finufft_lines(turns, shape[axis], lines, case.dtype))
+        steps.append(finufft_lines(turns, shape[axis], lines, case.task.dtype))
         shape[axis] = len(turns)
 
     def call() -> np.ndarray:
@@ -72,5 +72,5 @@ def _threads(case: Case, place: Place) -> int:
 
 
 def _result(case: Case, data: Data) -> str:
-    real = np.finfo(case.dtype).dtype
+    real = np.finfo(case.task.dtype).dtype
     return real.name if data.truth.dtype.kind == "f" else np.result_type(real, np.complex64).name

@@ -13,7 +13,7 @@ from meshfft.layout.layout import AXES, meshes
 from ..common import mesh_of
 from ..rows import Values, grouped
 from .baselines import MESHFFT
-from .cases import Task, case_of
+from .cases import Case, Task
 from .measured import median_of, name_of
 from .on_devices import plan_of
 from .words import error_words, mesh_words, ms, shape_words
@@ -40,7 +40,7 @@ def best_mesh(task: Task, devices: Sequence[jax.Device], **way: str) -> tuple[in
     for mesh, _ in meshes(task.shape, len(devices), alike=False):
         sizes = tuple(mesh.shape.get(name, 1) for name in AXES[: len(task.shape)])
         try:
-            plan = plan_of(case_of(task, MESHFFT, sizes, **way), mesh_of(sizes, devices))
+            plan = plan_of(Case(task, MESHFFT, sizes, **way), mesh_of(sizes, devices))
             found[sizes] = plan.seconds_by_resource.total
         except ValueError as error:
             refusal = str(error)

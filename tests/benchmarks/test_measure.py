@@ -16,7 +16,7 @@ from benchmarks.__main__ import app
 from benchmarks.common import noise
 from benchmarks.measure import baselines as baselines_module
 from benchmarks.measure.baselines import BASELINES, MESHFFT, names_for, prepare
-from benchmarks.measure.cases import POINTS, Case, Task, balanced, case_of, usual_meshes
+from benchmarks.measure.cases import POINTS, Case, Task, balanced, usual_meshes
 from benchmarks.measure.data import Data, Place, Prepared, sampled, transformed
 from benchmarks.measure.flags import CALM
 from benchmarks.measure.measured import measured, name_of, needed_bytes, packages
@@ -52,7 +52,7 @@ def place() -> Iterator[Place]:
 
 def row(baseline: str = MESHFFT, seconds: tuple[float, ...] = (1.0,), absent: str = "", **way: Any) -> Values:
     """A row made by hand."""
-    case = case_of(Task((256,) * 3), baseline, **way)
+    case = Case(Task((256,) * 3), baseline, **way)
     found = {"seconds": [*seconds], "error": 1.8e-7 if seconds else None, "absent": absent}
     return {**case.to_dict(), **found, **FACTS}
 
@@ -81,7 +81,7 @@ def test_every_baseline_that_is_here_has_the_right_numbers(name: str, dtype: str
     """Catches a baseline timed on something else than the transform, and one that is absent without a reason."""
     jax.config.update("jax_enable_x64", dtype == "complex128")
     task = Task(SHAPE, dtype, "fft", (5, 6, 7) if name == "finufft" else ())
-    own = [case_of(task, name, (2, 2), method="auto", order="natural")]
+    own = [Case(task, name, (2, 2), method="auto", order="natural")]
     for case in own if name == MESHFFT else BASELINES[name].ways(task, [(2, 2)], place.cores):
         if reason := BASELINES[name].missing(task.what):
             assert f"not installed: pip install {BASELINES[name].packages[0]}" in reason
@@ -104,7 +104,7 @@ def test_baselines_do_the_kinds_they_say(kind: str, dtype: str, place: Place) ->
     task, able = Task(SHAPE, dtype, kind), []
     data = Data(task, 1)
     for name, baseline in BASELINES.items():
-        own = [case_of(task, name, (2, 2), method="auto", order="any")]
+        own = [Case(task, name, (2, 2), method="auto", order="any")]
         for case in own if name == MESHFFT else baseline.cases(task, [(2, 2)], 2):
             if kind not in baseline.what:
                 assert f"not {kind}" in (baseline.missing(kind) or "")
@@ -121,7 +121,7 @@ def test_nonuniform_points_are_those_of_the_direct_sum(place: Place) -> None:
     matrices = [powers(t, None, n) for t, n in zip(data.turns, task.shape, strict=True)]
     truth = separable(data.x.astype(complex), matrices)
     assert np.linalg.norm(data.truth - truth) < 1e-13 * np.linalg.norm(truth) and data.truth.shape == (16, 4)
-    case = case_of(task, MESHFFT, (2, 2), method="kdft", order="natural")
+    case = Case(task, MESHFFT, (2, 2), method="kdft", order="natural")
     assert prepare(case, data, place).error < 1e-6
 
 
@@ -157,7 +157,7 @@ def test_usual_meshes_are_slab_pencil_and_block() -> None:
     assert usual_meshes(8, 3) == [(8,), (2, 4), (2, 2, 2)] and usual_meshes(8, 1) == [(8,)]
     assert usual_meshes(4, 3) == [(4,), (2, 2)] and usual_meshes(1, 3) == [(1,)]
     assert usual_meshes(16, 5) == [(16,), (4, 4), (2, 2, 4)]
-    assert case_of(Task((4, 4, 4)), MESHFFT, (2, 4)).spec == ("x", "y", None)
+    assert Case(Task((4, 4, 4)), MESHFFT, (2, 4)).spec == ("x", "y", None)
 
 
 def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
@@ -170,7 +170,7 @@ def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatc
         return Prepared(lambda: Seconds(len(case.library)), 0.5, {"extra": case.library})
 
     monkeypatch.setattr("benchmarks.measure.measured.prepare", ready)
-    cases = [case_of(Task((4,)), name) for name in ("jnp", "scipy", "mkl", MESHFFT, "fftw")]
+    cases = [Case(Task((4,)), name) for name in ("jnp", "scipy", "mkl", MESHFFT, "fftw")]
     told: list[str] = []
     found = measured(cases, 3, place, {"a": 1}, told.append)
     assert [one["library"] for one in found] == [case.library for case in cases] and len(told) == len(cases) + 3
@@ -289,10 +289,10 @@ def test_refusals_come_before_the_work(monkeypatch: pytest.MonkeyPatch, words: t
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a machine that swaps, and counts of bytes that forget what sharded jnp.fft gathers."""
-    own, sharded = (case_of(Task((100, 10, 10)), name, (8,)) for name in (MESHFFT, "jnp-sharded"))
+    own, sharded = (Case(Task((100, 10, 10)), name, (8,)) for name in (MESHFFT, "jnp-sharded"))
     assert needed_bytes([own]) == 64 * 10**4 + 4 * 80_000 and needed_bytes([]) == 0
     assert needed_bytes([own, sharded]) == 64 * 10**4 + 4 * 80_000 + 16 * 80_000
-    assert needed_bytes([case_of(Task((10, 4), samples=(5, 8)), MESHFFT)]) == 64 * 80 + 4 * 640
+    assert needed_bytes([Case(Task((10, 4), samples=(5, 8)), MESHFFT)]) == 64 * 80 + 4 * 640
     monkeypatch.setattr("benchmarks.measure.flags.available_bytes", lambda: 10**6)
     monkeypatch.setattr("benchmarks.measure.flags.measured", lambda *_: pytest.fail("it worked"))
     result = call("fft", "64,64,64")
@@ -376,4 +376,4 @@ def test_ranks_that_cannot_be_started_say_why(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("benchmarks.measure.mpi.shutil.which", lambda name: None)
     task = Task((4, 4))
     with MpiRanks() as ranks, pytest.raises(RuntimeError, match="mpiexec is not installed"):
-        ranks.prepare(case_of(task, "mpi4py-fft", (2,), method=baselines_module.SLAB), Data(task, 1))
+        ranks.prepare(Case(task, "mpi4py-fft", (2,), method=baselines_module.SLAB), Data(task, 1))

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.measure.cases import Case, Task, case_of
+from benchmarks.measure.cases import Case, Task
 from benchmarks.measure.flags import CALM
 from benchmarks.measure.measured import median_of
 from benchmarks.measure.scaling import best_mesh, grown, scaled, tables
@@ -22,7 +22,7 @@ FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
 
 def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **way: Any) -> Values:
     """A hand-made row on `devices` devices."""
-    case = case_of(Task((8, 8)), way.pop("baseline", "meshfft"), mesh or (devices,), **way)
+    case = Case(Task((8, 8)), way.pop("baseline", "meshfft"), mesh or (devices,), **way)
     found = {"seconds": [*seconds], "error": 1e-7 if seconds else None, "absent": "" if seconds else "not here"}
     return {**case.to_dict(), **found, **FACTS}
 
