@@ -21,7 +21,7 @@ COMMANDS = {  # a module, and a function of it
 TPU = (("libtpu",), 'the TPU compiler, libtpu: in a clone pip install ".[tpu]"')
 CUDA = (("jax_cuda12_plugin", "jax_cuda13_plugin"), "XLA's compiler for CUDA: benchmarks/README.md, Several GPUs")
 COMPILED = {"kernels": TPU, "wire_kernels": TPU, "passes": CUDA}  # compilers, which need no device
-BESIDE = {"dense_tables": "finufft", "programs": "mpi4py-fft", "scattered": "finufft"}  # baselines, where installed
+BESIDE = {"dense_tables": "finufft", "programs": "mpi4py_fft", "scattered": "finufft"}  # baselines, where installed
 PLAIN: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
 app = typer.Typer(help=__doc__, no_args_is_help=True, **PLAIN)
 
@@ -32,10 +32,8 @@ def _check(name: str) -> None:
     if packages and not any(map(installed, packages)):
         typer.echo(f"{name} needs {remedy}", err=True)
         raise typer.Exit(2)
-    if name in BESIDE:
-        baseline = import_module("benchmarks.measure.baselines").BASELINES[BESIDE[name]]
-        if reason := baseline.missing(baseline.what[0]):
-            typer.echo(f"absent: {baseline.name}: {reason}", err=True)
+    if name in BESIDE and not installed(package := BESIDE[name]):
+        typer.echo(f"absent: {package} is not installed: pip install {package}", err=True)
 
 
 def _add(name: str, place: str) -> None:

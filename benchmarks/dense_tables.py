@@ -6,6 +6,7 @@ noise from a fixed seed, rounded to the type that is tested. Without finufft its
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,6 @@ import meshfft as mf
 from meshfft.extras import installed
 
 from .common import noise, powers, print_rows, relative
-from .measure.on_cores import finufft_lines
 from .rows import Values, kept
 from .timing import Call, timed
 
@@ -152,7 +152,9 @@ def prepared(n: int, m: int) -> tuple[dict[str, Call], Values]:
     truth = powers(turns[:OUTPUTS], n) @ x[:, :4]
     errors: Values = {"error, dense": relative(calls["dense, random"]()[:OUTPUTS, :4], truth), "error, finufft": None}
     if installed("finufft"):
-        plan, phase = finufft_lines(turns, n, BATCH, "complex64")
+        plan = import_module("finufft").Plan(2, (n,), n_trans=BATCH, eps=1e-6, isign=-1, dtype="complex64")
+        plan.setpts((2 * np.pi * turns).astype(np.float32))
+        phase = np.exp(-2j * np.pi * ((n // 2) * turns % 1)).astype(np.complex64)  # its modes are centred
         rows, out = np.ascontiguousarray(x.T), np.empty((BATCH, m), np.complex64)
         calls["finufft"] = lambda: plan.execute(rows, out=out)
         found = (phase * calls["finufft"]()[:4]).T

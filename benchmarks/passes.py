@@ -56,7 +56,7 @@ def cases(shape: tuple[int, ...]) -> Iterator[Case]:
 
 def counted(case: Case) -> Values:
     described = topologies.get_topology_desc(platform="cuda", target_config=H100, topology=f"1x1x{case.devices}")
-    mesh, (shape, _, kind, _) = mesh_of(case.mesh, described.devices), case.task
+    mesh, (shape, _, kind) = mesh_of(case.mesh, described.devices), case.task
     plan = plan_of(case, mesh)
     compiled, block = compile_plan(plan, mesh), 8 * math.prod(shape) // case.devices
     return {

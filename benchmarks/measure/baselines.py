@@ -12,7 +12,7 @@ from meshfft.extras import installed
 from meshfft.operators.transform import KINDS
 
 from . import on_cores, on_devices
-from .cases import POINTS, Case, Task, balanced
+from .cases import Case, Task, balanced
 from .data import Data, Place, Prepared
 
 MESHFFT, SLAB, PENCIL = "meshfft", "slab", "pencil"
@@ -30,7 +30,7 @@ class Baseline(NamedTuple):
 
     def cases(self, task: Task, meshes: Meshes, cores: int) -> list[Case]:
         """Its variants for a task; a single one if it cannot do it, to report that."""
-        return [Case(task, self.name)] if self.missing(task.what) else self.ways(task, meshes, cores)
+        return [Case(task, self.name)] if self.missing(task.kind) else self.ways(task, meshes, cores)
 
     def missing(self, what: str) -> str | None:
         """Why it cannot do a kind of transform; None where it can."""
@@ -40,15 +40,9 @@ class Baseline(NamedTuple):
         return f"{absent[0]} is not installed: pip install {' '.join(self.packages)}" if absent else None
 
 
-def names_for(what: str) -> list[str]:
-    """The baselines beside meshfft: those for random points, or all for grids."""
-    others = {name: one for name, one in BASELINES.items() if name != MESHFFT}
-    return [name for name, one in others.items() if (POINTS in one.what) == (what == POINTS)]
-
-
 def prepare(case: Case, data: Data, place: Place) -> Prepared:
     baseline = BASELINES[case.library]
-    if reason := baseline.missing(case.task.what):
+    if reason := baseline.missing(case.task.kind):
         raise ValueError(reason)
     return baseline.prepare(case, data, place)
 
@@ -88,7 +82,7 @@ def _on_ranks(case: Case, data: Data, place: Place) -> Prepared:
 
 _REAL = ("fft", "rfft")
 _ALL = (
-    Baseline(MESHFFT, (*KINDS, POINTS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",)),
+    Baseline(MESHFFT, tuple(KINDS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",)),
     Baseline("jnp-sharded", (*_REAL, "dct-2"), on_devices.prepare_jnp, _sharded("jnp-sharded"), (), ("jax",)),
     Baseline("swirl-lm", ("fft",), on_devices.prepare_swirl, _sharded("swirl-lm"), (), ("jax",)),
     Baseline("jnp", (*_REAL, "dct-2"), on_devices.prepare_jnp, _alone("jnp"), (), ("jax",)),
@@ -99,7 +93,6 @@ _ALL = (
     Baseline("scipy", tuple(KINDS), on_cores.prepare_scipy, _threaded("scipy"), ("scipy",), ("scipy",)),
     Baseline("fftw", (*_REAL, *on_cores.FFTW_TRIG), on_cores.prepare_fftw, _threaded("fftw"), ("pyfftw",), ("pyfftw",)),
     Baseline("mkl", _REAL, on_cores.prepare_mkl, _alone("mkl"), ("mkl_fft",), ("mkl_fft",)),
-    Baseline("finufft", (POINTS,), on_cores.prepare_finufft, _alone("finufft"), ("finufft",), ("finufft",)),
 )
 BASELINES = {baseline.name: baseline for baseline in _ALL}
 SCALING = ("jnp-sharded", "jaxdecomp", "mpi4py-fft")  # take a number of devices or ranks

@@ -7,20 +7,11 @@ from meshfft.layout.layout import AXES
 
 from ..rows import Values
 
-POINTS = "points"  # the kind of a transform at random points
-
 
 class Task(NamedTuple):
-    """A task; `samples` are numbers of random points along each dimension, empty for uniform ones."""
-
     shape: tuple[int, ...]
     dtype: str = "complex64"
     kind: str = "fft"
-    samples: tuple[int, ...] = ()
-
-    @property
-    def what(self) -> str:
-        return POINTS if self.samples else self.kind
 
 
 class Case(NamedTuple):
@@ -44,7 +35,7 @@ class Case(NamedTuple):
 
     def to_dict(self) -> Values:
         own: Values = self._asdict()
-        return {**own.pop("task")._asdict(), **own, "spec": self.spec, "devices": self.devices}
+        return {"library": self.library, **own.pop("task")._asdict(), **own, "spec": self.spec, "devices": self.devices}
 
 
 def balanced(count: int, parts: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from meshfft.cli.output import guarded, print_columns, say
 from . import flags as own
 from . import scaling as scales
 from . import words
-from .baselines import SCALING, names_for
+from .baselines import BASELINES, MESHFFT, SCALING
 
 Shape = Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")]
 Orders = Annotated[str, flags.option("A,B,...", "natural, any, or both.")]
@@ -24,7 +24,6 @@ Program = Annotated[Path | None, typer.Option(metavar="FILE", exists=True, dir_o
 def fft(
     shape: Shape,
     *,
-    samples: Annotated[str | None, flags.option("M,M,...", "Random points along each dimension, by kdft.")] = None,
     mesh: Annotated[list[str] | None, flags.option("P,P,...", "Devices along mesh axes; several times.")] = None,
     order: Orders = "natural,any",
     asked: own.Asked,
@@ -33,22 +32,13 @@ def fft(
     """Measure transforms of one array: meshfft on each mesh, and every baseline.
 
     Calls are interleaved in an order shuffled every round. Without --mesh: slab, pencil and block of all devices; on
-    the CPU eight that share its cores. With --samples: kdftn, and finufft along one dimension after another, on all
-    cores and asked for 1e-6, in complex128 1e-12. Existing rows of the same cases are replaced.
+    the CPU eight that share its cores. Existing rows of the same cases are replaced.
     """
-    if samples is not None:
-        asked, order = asked._replace(method="kdft"), "natural"
-    (task, ways), title = asked.read(shape, order), ""
-    if samples is not None:
-        many = flags.read_sizes(samples, "--samples", "256,256,256")
-        if len(many) != len(task.shape) or task.kind != "fft":
-            remedy = "give a number for each dimension of an fft"
-            raise ValueError(f"--samples {samples} for {task.kind} of {shape}: {remedy}")
-        task, title = task._replace(samples=many), f" at {' x '.join(map(str, many))} random points"
-    others = asked.others(names_for(task.what))
+    task, ways = asked.read(shape, order)
+    others = asked.others([name for name in BASELINES if name != MESHFFT])
     devices, meshes = own.start_meshes(mesh, len(task.shape))
     found = asked.run(own.cases_of(task, meshes, ways, others), devices, program)
-    say(f"{task.kind} of {' x '.join(map(str, task.shape))} {task.dtype}{title}\n")
+    say(f"{task.kind} of {' x '.join(map(str, task.shape))} {task.dtype}\n")
     print_columns(words.HEADS, words.cells(found))
     say(f"\n{words.notes(found)}{_wrote(asked.rows)}")
 

@@ -1,7 +1,7 @@
 """Inputs and truths for a library, and a call of it that is ready to time.
 
 input    Gaussian noise from a fixed seed
-truth    scipy.fft's transform of the input in double precision; of random points a direct sum
+truth    scipy.fft's transform of the input in double precision
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from jax.sharding import Mesh, PartitionSpec
 from meshfft.layout.padded_array import PaddedArray
 from meshfft.layout.storage import stored_on
 
-from ..common import noise, powers, relative
+from ..common import noise, relative
 from ..timing import Call
 from .cases import Case, Task
 
@@ -29,9 +29,8 @@ class Data:
 
     def __init__(self, task: Task, cores: int) -> None:
         self.task = task
-        self.turns = random_turns(task.samples)
         self.x = noise(task.shape, task.dtype)
-        self.truth = sampled(self.x, self.turns) if task.samples else transformed(self.x, task.kind, cores)
+        self.truth = transformed(self.x, task.kind, cores)
         self._placed: dict[tuple[int, ...], jax.Array | PaddedArray] = {}
 
     def error(self, y: Any) -> float:
@@ -47,11 +46,6 @@ class Data:
         return self._placed[case.mesh]
 
 
-def random_turns(samples: Sequence[int]) -> tuple[np.ndarray, ...]:
-    """Frequencies in cycles per sample along each dimension, in rising order."""
-    return tuple(np.sort(np.random.default_rng(place).random(many)) for place, many in enumerate(samples))
-
-
 def transformed(x: np.ndarray, kind: str, cores: int = 1) -> np.ndarray:
     """scipy.fft's transform of one of meshfft's kinds, in double precision."""
     found: np.ndarray = scipy_call(kind)(x.astype(np.result_type(x.dtype, np.float64)), workers=cores)
@@ -63,14 +57,6 @@ def scipy_call(kind: str) -> Callable[..., np.ndarray]:
         return KINDS[kind]
     name, number = kind.split("-")
     return lambda x, **options: TRIG[name](x, type=int(number), **options)
-
-
-def sampled(x: np.ndarray, turns: Sequence[np.ndarray]) -> np.ndarray:
-    """sum_n x[n] exp(-2 pi i n t) along every dimension."""
-    y = x.astype(np.complex128)
-    for axis, t in enumerate(turns):
-        y = np.moveaxis(np.tensordot(powers(t, y.shape[axis]).astype(y.dtype), y, (1, axis)), 0, axis)
-    return y
 
 
 class Prepared(NamedTuple):

@@ -68,7 +68,7 @@ def needed_bytes(cases: Sequence[Case]) -> int:
     A task has its input and truth, and scipy's temporaries; a case its input and a result; and sharded `jnp.fft`
     gathers the whole array on every device.
     """
-    sizes = {case.task: math.prod(map(max, case.task.shape, case.task.samples or case.task.shape)) for case in cases}
+    sizes = {case.task: math.prod(case.task.shape) for case in cases}
     items = {case: np.dtype(case.task.dtype).itemsize * sizes[case.task] for case in cases}
     gathered = [2 * items[case] * (case.devices if case.library == "jnp-sharded" else 1) for case in cases]
     return 64 * sum(sizes.values()) + 2 * sum(items.values()) + max(gathered, default=0)

@@ -22,13 +22,12 @@ from meshfft.extras import installed
 from meshfft.inspect.aot import compile_plan
 from meshfft.layout.layout import AXES
 from meshfft.layout.padded_array import gather
-from meshfft.operators.points import Points
 from meshfft.plans.plan import Plan
 from meshfft.plans.planning import plan
 
 from ..common import mesh_of
 from .cases import Case
-from .data import Data, Place, Prepared, random_turns, ready
+from .data import Data, Place, Prepared, ready
 
 BLOCKS = PartitionSpec(*AXES[:3])  # the authors' program takes three dimensions, each with a mesh axis
 LONGEST = 8192  # points of a shard: it reorders them by a matrix of that size squared
@@ -47,7 +46,6 @@ def plan_of(case: Case, mesh: Mesh | AbstractMesh | None = None) -> Plan:
         kind=case.task.kind,
         method=case.method,
         order=case.order,
-        points=[Points.turns(t) for t in random_turns(case.task.samples)] or None,
         precision=case.precision or None,
         ring=case.ring or "auto",
     )
