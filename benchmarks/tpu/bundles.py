@@ -1,4 +1,4 @@
-"""The static schedule of a TPU program as its compiler dumps it: VLIW bundles, trip counts, and slots used.
+"""The static schedule of a TPU program as its compiler dumps it: VLIW bundles and trip counts.
 
     cycles of a body = max(its bundles, rows that its products feed one matrix unit) + those of each loop in it * turns
 
@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 # Bundles after a branch that run before it is taken (libtpu 0.0.52): the last of a loop's body stand there.
 DELAYS = {"v2": 1, "v3": 1, "v4": 1, "v5e": 4, "v5p": 4, "v6e": 4, "tpu7x": 6}
@@ -34,29 +35,18 @@ class Loop:
     inside: list["Loop"] = dataclasses.field(default_factory=list)
 
 
-@dataclasses.dataclass(frozen=True)
-class Spent:
-    """Cycles, used slots of each unit, and the number of loops with an unknown trip count."""
+class Spent(NamedTuple):
+    """Cycles, and the number of loops with an unknown trip count, which count once."""
 
     cycles: int
-    used: Counter[str]
     unknown: int = 0
-
-    def __add__(self, other: "Spent") -> "Spent":
-        return Spent(self.cycles + other.cycles, self.used + other.used, self.unknown + other.unknown)
-
-    def times(self, turns: int | None) -> "Spent":
-        """The cost of so many iterations; of one if the number is unknown."""
-        many = 1 if turns is None else turns
-        used = Counter({unit: many * used for unit, used in self.used.items()})
-        return Spent(many * self.cycles, used, self.unknown + (turns is None))
 
 
 class Schedule:
-    """The bundles of one HLO instruction, from two files of the dump; `delay` run after a branch before it is taken."""
+    """The bundles of one HLO instruction, from a file of the dump; `delay` run after a branch before it is taken."""
 
-    def __init__(self, text: str, slots: str, delay: int) -> None:
-        self.bundles, self._used, self._delay = _bundles(text), _utilization(slots), delay
+    def __init__(self, text: str, delay: int) -> None:
+        self.bundles, self._delay = _bundles(text), delay
         found = (found for one in self.bundles for found in _DEFINED.finditer(one))
         self._defined = {one[1]: _GUARD.sub("", one[2]).strip() for one in found}
         self.loops = _nested(self._loops())
@@ -67,15 +57,15 @@ class Schedule:
     def _span(self, first: int, end: int, loops: Sequence[Loop]) -> Spent:
         inside = {at for loop in loops for at in range(loop.first, loop.last + 1)}
         own = [at for at in range(first, end) if at not in inside]
-        used, rows = Counter[str](), Counter[str]()
-        for at in own:
-            used.update(self._used[at] if at < len(self._used) else {})
-            for kind, unit in _PRODUCT.findall(self.bundles[at]):
-                rows[unit] += MATRIX_ROWS.get(kind, 16)
-        total = Spent(max([len(own), *rows.values()]), used)
+        rows = Counter[str]()
+        for kind, unit in (product for at in own for product in _PRODUCT.findall(self.bundles[at])):
+            rows[unit] += MATRIX_ROWS.get(kind, 16)
+        cycles, unknown = max([len(own), *rows.values()]), 0
         for loop in loops:
-            total += self._span(loop.first, loop.last + 1, loop.inside).times(loop.turns)
-        return total
+            body = self._span(loop.first, loop.last + 1, loop.inside)
+            cycles += body.cycles * (1 if loop.turns is None else loop.turns)
+            unknown += body.unknown + (loop.turns is None)
+        return Spent(cycles, unknown)
 
     def _loops(self) -> Iterator[Loop]:
         starts = {number: at for at, one in enumerate(self.bundles) for number in _REGION.findall(one)}
@@ -118,14 +108,6 @@ def _bundles(text: str) -> list[str]:
         elif found:
             found[-1] += "\n" + line
     return found
-
-
-def _utilization(text: str) -> list[dict[str, int]]:
-    """Used slots of each unit by bundle, below a line of units and one of capacities."""
-    lines = text.splitlines()
-    at = next((i for i, line in enumerate(lines) if line.startswith("MATMUL")), len(lines))
-    units = [unit.strip() for line in lines[at : at + 1] for unit in line.split(",")]
-    return [dict(zip(units, map(int, line.split()), strict=True)) for line in lines[at + 3 :] if line.strip()]
 
 
 def _nested(loops: Iterator[Loop]) -> list[Loop]:

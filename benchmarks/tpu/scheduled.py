@@ -74,11 +74,11 @@ def scheduled(program: Program, found: Mapping[str, Schedule]) -> Values:
 
 
 def _pass(one: Executed, schedule: Schedule, types: Mapping[str, str]) -> Values:
-    spent = schedule.spent().times(one.times)
+    spent = schedule.spent()
     sizes = [bytes_of(one.instruction.type), *(bytes_of(types.get(name, "")) for name in one.instruction.operands)]
     return {
         "name": one.instruction.name,
-        "bundles": spent.cycles,
+        "bundles": one.times * spent.cycles,
         "unknown": spent.unknown,
         "bytes": one.times * sum(sizes),
     }
@@ -88,10 +88,9 @@ def read(folder: Path, delay: int) -> dict[str, Schedule]:
     """The schedules in a folder, by the instructions' names; equal ones were dumped once."""
     found = dict[str, Schedule]()
     for path in sorted(folder.glob("*-final_bundles.txt")):
-        named = re.fullmatch(r"(\d+-(.*))-\d+-final_bundles\.txt", path.name)
+        named = re.fullmatch(r"\d+-(.*)-\d+-final_bundles\.txt", path.name)
         if named and "schedule-analysis" not in path.name:
-            slots = next(folder.glob(f"{named[1]}-[0-9]*-final_hlo-static*"), None)
-            found[named[2]] = Schedule(path.read_text(), slots.read_text() if slots else "", delay)
+            found[named[1]] = Schedule(path.read_text(), delay)
     return found
 
 
