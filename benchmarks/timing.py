@@ -1,7 +1,6 @@
 """Seconds of interleaved calls, so that a noisy machine cannot favour one of them.
 
 round     every call once, in an order shuffled every time
-thin      a call that takes over SLOW times the median of all joins one round in THIN
 ratio     of medians of one run, never of two
 """
 
@@ -14,7 +13,6 @@ from typing import Any, TypeVar
 
 import jax
 
-SLOW, THIN = 4.0, 3
 Call = Callable[[], Any]
 Name = TypeVar("Name", bound=Hashable)
 Result = TypeVar("Result")
@@ -36,34 +34,22 @@ class Times:
         return statistics.median(self.seconds)
 
 
-def timed(
-    calls: Mapping[Name, Call],
-    rounds: int,
-    *,
-    thin: bool = False,
-    told: Callable[[], None] = lambda: None,
-) -> dict[Name, Times]:
+def timed(calls: Mapping[Name, Call], rounds: int, *, told: Callable[[], None] = lambda: None) -> dict[Name, Times]:
     """Times of every call, after one that warms it: to the finished result, or the Seconds that it returns.
 
-    With `thin` slow calls join fewer rounds; `told` is called after every round.
+    `told` is called after every round.
     """
-    warm = [_once(call).seconds[0] for call in calls.values()]
-    every = dict(zip(calls, thinned(warm) if thin else [1] * len(warm), strict=True))
-    found = {name: Times() for name in calls}
-    for number in range(rounds):
-        due = [name for name in calls if number % every[name] == 0]
-        random.shuffle(due)
-        for name in due:
+    for call in calls.values():
+        _once(call)
+    found, names = {name: Times() for name in calls}, list(calls)
+    for _ in range(rounds):
+        random.shuffle(names)
+        for name in names:
             one = _once(calls[name])
             found[name].seconds += one.seconds
             found[name].cpu += one.cpu
         told()
     return found
-
-
-def thinned(warm: Sequence[float]) -> list[int]:
-    usual = statistics.median(warm) if warm else 0.0
-    return [THIN if seconds > SLOW * usual else 1 for seconds in warm]
 
 
 def spread(seconds: Sequence[float]) -> list[float]:

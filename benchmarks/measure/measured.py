@@ -30,7 +30,7 @@ def measured(
         told(f"prepare {name_of(case.to_dict())}")
         ready.append(attempt(partial(prepare, case, data[case.task], place)))
     calls = {at: one.call for at, one in enumerate(ready) if isinstance(one, Prepared)}
-    times = timed(calls, rounds, thin=True, told=lambda: told("measure"))
+    times = timed(calls, rounds, told=lambda: told("measure"))
     rows = []
     for at, (case, one) in enumerate(zip(cases, ready, strict=True)):
         found: Values = {"seconds": [], "error": None, "absent": one}
