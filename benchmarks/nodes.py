@@ -10,7 +10,6 @@ mpi4py-fft runs on as many ranks in the same nodes, after meshfft.
 import json
 import math
 import random
-import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -33,7 +32,7 @@ from .measure.cases import Case, Task
 from .measure.data import Data
 from .measure.mpi import MpiRanks
 from .rows import Values, cores, kept
-from .timing import timed
+from .timing import spread, timed
 from .virtual_nodes import Nodes, missing, started
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,15 +121,11 @@ def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds:
 
 def cells(row: Mapping[str, Any]) -> list[str]:
     planned = {way: row["planned"].get(way, math.nan) for way in WAYS}
-    seconds = {way: _median(row["seconds"].get(way)) for way in WAYS}
-    times = [_words(1e3 * one, ".3g") for one in (*seconds.values(), _median(row["mpi4py_fft"]))]
+    seconds = {way: spread(row["seconds"].get(way, [math.nan]))[1] for way in WAYS}
+    times = [_words(1e3 * one, ".3g") for one in (*seconds.values(), spread(row["mpi4py_fft"] or [math.nan])[1])]
     pairs = [(one[WAYS[0]] / one[WAYS[1]], one[WAYS[2]] / one[WAYS[3]]) for one in (seconds, planned)]
     gains = [_words(gain, ".2f") for alike in zip(*pairs, strict=True) for gain in alike]
     return [" x ".join(map(str, row["shape"])), " x ".join(map(str, row["mesh"])), *times, *gains]
-
-
-def _median(seconds: list[float] | None) -> float:
-    return statistics.median(seconds) if seconds else math.nan
 
 
 def _words(number: float, form: str) -> str:

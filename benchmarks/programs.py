@@ -1,8 +1,7 @@
 """Transforms alone, donated, in the user's `jit`, and in a `lax.scan`, beside mpi4py-fft on one rank per core.
 
 complex64, natural order, eight CPU devices. One iteration of a scan is a round trip. mpi4py-fft leaves its output
-transposed. `--turns 0` leaves out scans, `--slab` mpi4py-fft's pencils, whose ranks keep more arrays than memory holds
-at 512^3.
+transposed. `--slab` leaves out mpi4py-fft's pencils, whose ranks keep more arrays than memory holds at 512^3.
 """
 
 import functools
@@ -69,10 +68,9 @@ def compiled(case: Case, data: Data, turns: int) -> Iterator[Program]:
         "alone": compile_plan(plan, mesh),
         "donated": jax.jit(plan, **own).lower(x).compile(),
         "in jit": jax.jit(plan).lower(x).compile(),
+        TURN: jax.jit(_scanned(plan, turns)).lower(x).compile(),
+        f"{TURN}, donated": jax.jit(_scanned(plan, turns), donate_argnums=0).lower(x).compile(),
     }
-    if turns:
-        made[TURN] = jax.jit(_scanned(plan, turns)).lower(x).compile()
-        made[f"{TURN}, donated"] = jax.jit(_scanned(plan, turns), donate_argnums=0).lower(x).compile()
     for how, program in made.items():
         memory, block = program.memory_analysis(), 8 * np.prod(case.task.shape) / case.devices
         assert memory is not None
@@ -101,8 +99,7 @@ def theirs(data: Data, ranks: MpiRanks, turns: int, slab: bool) -> Iterator[Prog
         if slab and case.method != SLAB:
             continue
         yield _program(case, case.method, ranks.prepare(case, data).call, turns)
-        if turns:
-            yield _program(case, f"{case.method}, {TURN}", ranks.prepare(case, data, turns).call, turns)
+        yield _program(case, f"{case.method}, {TURN}", ranks.prepare(case, data, turns).call, turns)
 
 
 def _program(case: Case, how: str, call: Call, turns: int, blocks: float = 0.0) -> Program:

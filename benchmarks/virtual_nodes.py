@@ -92,7 +92,6 @@ def missing() -> str:
 class Nodes(NamedTuple):
     """Nodes that are up. `inside` starts a command on the head."""
 
-    names: tuple[str, ...]
     folder: Path
     environment: dict[str, str]
     inside: list[str]
@@ -130,10 +129,9 @@ class Nodes(NamedTuple):
 @contextlib.contextmanager
 def started(count: int = 4, rate: str = "1gbit") -> Iterator[Nodes]:
     """Up to nine nodes at its start, nothing left at its end. `rate` is that of a node, as `tc` reads it."""
-    names = tuple(f"node{i}" for i in range(1, count + 1))
     with tempfile.TemporaryDirectory(prefix="nodes-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        _configure(folder, names)
+        _configure(folder, [f"node{i}" for i in range(1, count + 1)])
         each = (NODE.format(i=i, rate=rate, burst=BURST) for i in range(1, count + 1))
         script = "".join([HEAD.format(folder=folder), *each, "exec slurmctld -D\n"])
         environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": PATH + os.environ["PATH"]}
@@ -143,7 +141,7 @@ def started(count: int = 4, rate: str = "1gbit") -> Iterator[Nodes]:
                 [*own, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
         try:
-            yield _ready(first, names, folder, environment)
+            yield _ready(first, count, folder, environment)
         finally:
             for child in _children(first):
                 os.kill(child, signal.SIGKILL)  # process 1 of the namespace, and so all of it
@@ -165,15 +163,13 @@ def _configure(folder: Path, names: Sequence[str]) -> None:
     (folder / "key").chmod(0o600)
 
 
-def _ready(
-    first: "subprocess.Popen[bytes]", names: tuple[str, ...], folder: Path, environment: dict[str, str]
-) -> Nodes:
+def _ready(first: "subprocess.Popen[bytes]", count: int, folder: Path, environment: dict[str, str]) -> Nodes:
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end and first.poll() is None:
         time.sleep(0.5)
         if children := _children(first):
-            nodes = Nodes(names, folder, environment, ["nsenter", "--target", str(children[0]), *INSIDE])
-            if nodes.run("sinfo -h -N -o %T", check=False).stdout.split() == ["idle"] * len(names):
+            nodes = Nodes(folder, environment, ["nsenter", "--target", str(children[0]), *INSIDE])
+            if nodes.run("sinfo -h -N -o %T", check=False).stdout.split() == ["idle"] * count:
                 return nodes
     logs = "\n".join(path.read_text()[-2000:] for path in sorted(folder.glob("*log")))
     raise RuntimeError(f"the nodes did not start within {PATIENCE:.0f} s:\n{logs}")

@@ -74,13 +74,8 @@ def _ranked(task: Task, meshes: Meshes, cores: int) -> list[Case]:
     return [Case(task, "mpi4py-fft", grid, method=how) for how, grid in ((SLAB, (cores,)), (PENCIL, pencil))]
 
 
-def _on_ranks(case: Case, data: Data, place: Place) -> Prepared:
-    if len(case.task.shape) < 2:
-        raise ValueError("it does two dimensions and more")
-    return place.on_ranks(case, data)
-
-
 _REAL = ("fft", "rfft")
+_MPI = ("mpi4py", "mpi4py_fft"), ("mpi4py", "mpi4py-fft")
 _ALL = (
     Baseline(MESHFFT, tuple(KINDS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",)),
     Baseline("jnp-sharded", (*_REAL, "dct-2"), on_devices.prepare_jnp, _sharded("jnp-sharded"), (), ("jax",)),
@@ -89,7 +84,7 @@ _ALL = (
     Baseline(
         "jaxdecomp", ("fft",), on_devices.prepare_jaxdecomp, _decomposed, ("jaxdecomp",), ("jaxdecomp", "packaging")
     ),
-    Baseline("mpi4py-fft", _REAL, _on_ranks, _ranked, ("mpi4py", "mpi4py_fft"), ("mpi4py", "mpi4py-fft")),
+    Baseline("mpi4py-fft", _REAL, lambda case, data, place: place.on_ranks(case, data), _ranked, *_MPI),
     Baseline("scipy", tuple(KINDS), on_cores.prepare_scipy, _threaded("scipy"), ("scipy",), ("scipy",)),
     Baseline("fftw", (*_REAL, *on_cores.FFTW_TRIG), on_cores.prepare_fftw, _threaded("fftw"), ("pyfftw",), ("pyfftw",)),
     Baseline("mkl", _REAL, on_cores.prepare_mkl, _alone("mkl"), ("mkl_fft",), ("mkl_fft",)),

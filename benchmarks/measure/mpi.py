@@ -38,14 +38,15 @@ class MpiRanks(contextlib.ExitStack):
         """Starts the ranks of a case, which plan and check it; a call is one transform, or several round trips."""
         if shutil.which("mpiexec") is None:
             raise RuntimeError("mpiexec is not installed: on Debian apt-get install openmpi-bin")
+        if len(case.task.shape) < 2:
+            raise ValueError("it does two dimensions and more")
         if len(case.mesh) > 1 and len(case.task.shape) < 3:
             raise RuntimeError("a pencil needs three dimensions")
         key = case, self._saved(data)
         if key not in self._runs:
             self._runs[key] = self._started(*key)
         run, log, first = self._runs[key]
-        line = f"turns {turns}\n" if turns else "run\n"
-        return Prepared(lambda: Seconds(_answer(run, log, line)), first["error"], first["versions"])
+        return Prepared(lambda: Seconds(_answer(run, log, f"{turns}\n")), first["error"], first["versions"])
 
     def _started(self, case: Case, folder: str) -> tuple[subprocess.Popen[str], Path, Any]:
         grid = ",".join(map(str, [*case.mesh, *[1] * (len(case.task.shape) - len(case.mesh))]))

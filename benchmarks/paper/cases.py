@@ -5,7 +5,6 @@ count only exposed time. The paper's KDFT stores its rows of V. Source: Lu et al
 Transform on TPUs", section V, Table I.
 """
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -72,8 +71,7 @@ FFT = Algorithm("FFT, natural order", "FFT", {"method": "auto", "order": "natura
 ALGORITHMS = (PAPER_KDFT, KDFT, PAPER_FFT, FFT)
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A plan of the evaluation: its figure or table, whose walk it is, the machine, and how its mesh was found."""
 
     figure: str

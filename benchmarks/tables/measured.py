@@ -135,7 +135,6 @@ def scattered(rows: Sequence[Values]) -> Named:
     found = [{(row["case"], row["type"]): row for row in same} for same in grouped(rows, _where)]
     yield "table scattered", markdown(SCATTERED, ([*_scattered(one)] for one in found))
     ratios = [*itertools.chain(*map(_over, found))]
-    yield "scattered over finufft", Series(extremes(ratios), "{:.1f}".format)
     yield "beside finufft", Series(extremes(1 / ratio for ratio in ratios), "{:.1f}".format)
 
 
