@@ -49,29 +49,22 @@ def scaling(
     shape: Shape,
     *,
     devices: Annotated[str, flags.option("P,P,...", "On how many devices.")] = "1,2,4,8",
-    weak: Annotated[bool, flags.switch("--weak", "The array grows, from SHAPE for the fewest devices.")] = False,
     order: Orders = "natural",
     asked: own.Asked,
 ) -> None:
     """Measure transforms on more and more devices: seconds, ideal seconds, and parallel efficiency.
 
-    The ideal line is the paper's, T_first / (P / first); with --weak it is flat. meshfft takes the mesh that is
-    modelled to be its fastest, baselines the fastest of theirs. CPU devices share the machine's cores. Rows that are
-    there are replaced.
+    The ideal line is the paper's, T_first / (P / first). meshfft takes the mesh that is modelled to be its fastest,
+    baselines the fastest of theirs. CPU devices share the machine's cores. Rows that are there are replaced.
     """
     task, ways = asked.read(shape, order)
     counts = sorted(set(flags.read_sizes(devices, "--devices", "1,2,4,8")))
     others = asked.others(SCALING)
-    shapes = [scales.grown(task.shape, counts[0], count) if weak else task.shape for count in counts]
     there = own.start_devices(counts[-1], "--devices")
-    cases = [
-        case
-        for one, count in zip(shapes, counts, strict=True)
-        for case in own.cases_on(task._replace(shape=one), there[:count], ways, others)
-    ]
+    cases = [case for count in counts for case in own.cases_on(task, there[:count], ways, others)]
     found = asked.run(cases, there)
-    say(f"{'Weak' if weak else 'Strong'} scaling, {task.kind} of {task.dtype}")
-    for name, lines in scales.tables(found, weak).items():
+    say(f"Strong scaling, {task.kind} of {task.dtype}")
+    for name, lines in scales.tables(found).items():
         say(f"\n{name}\n")
         print_columns(scales.HEADS, lines)
     say(f"\n{words.sharing(found)}{words.notes(found, ratio=False)}{_wrote(asked.rows)}")

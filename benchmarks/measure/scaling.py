@@ -1,7 +1,6 @@
 """Scaling: seconds on more and more devices, parallel efficiency, and the line that the paper calls ideal (section V).
 
-strong   one array             ideal time = T_first / (P / first)        efficiency = ideal time / T_P
-weak     one block a device    ideal time = T_first                      efficiency = T_first / T_P
+ideal time = T_first / (P / first)        efficiency = ideal time / T_P
 """
 
 from collections.abc import Sequence
@@ -21,18 +20,6 @@ from .words import error_words, mesh_words, ms, shape_words
 HEADS = ("devices", "array", "mesh", "median\nms", "ideal\nms", "efficiency", "error")
 
 
-def grown(shape: Sequence[int], first: int, devices: int) -> tuple[int, ...]:
-    """The array with equally many points per device: the shortest dimension grows by each prime factor."""
-    if devices % first != 0:
-        raise ValueError(f"--devices {devices} is no multiple of {first}, the fewest: blocks would differ")
-    found, left = list(shape), devices // first
-    while left > 1:
-        factor = next(f for f in range(2, left + 1) if left % f == 0)
-        shortest = min(range(len(found)), key=lambda d: (found[d], d))
-        found[shortest], left = found[shortest] * factor, left // factor
-    return tuple(found)
-
-
 def best_mesh(task: Task, devices: Sequence[jax.Device], **way: str) -> tuple[int, ...]:
     """The mesh of all these devices on which meshfft's walk is modelled to be the fastest."""
     found = dict[tuple[int, ...], float]()
@@ -49,7 +36,7 @@ def best_mesh(task: Task, devices: Sequence[jax.Device], **way: str) -> tuple[in
     return min(found, key=found.__getitem__)
 
 
-def scaled(rows: Sequence[Values], weak: bool) -> dict[str, list[tuple[Values, float]]]:
+def scaled(rows: Sequence[Values]) -> dict[str, list[tuple[Values, float]]]:
     """Rows of each variant, the fewest devices first, each on its best mesh; and their ideal seconds."""
     found: dict[str, list[tuple[Values, float]]] = {}
     there = sorted((row for row in rows if row["seconds"]), key=lambda row: row["devices"])
@@ -57,12 +44,12 @@ def scaled(rows: Sequence[Values], weak: bool) -> dict[str, list[tuple[Values, f
         best = min(same, key=median_of)
         line = found.setdefault(name_of(best), [])
         first = line[0][0] if line else best
-        line.append((best, median_of(first) * (1 if weak else first["devices"] / best["devices"])))
+        line.append((best, median_of(first) * first["devices"] / best["devices"]))
     return found
 
 
-def tables(rows: Sequence[Values], weak: bool) -> dict[str, list[list[str]]]:
-    return {name: [_line(*one) for one in line] for name, line in scaled(rows, weak).items()}
+def tables(rows: Sequence[Values]) -> dict[str, list[list[str]]]:
+    return {name: [_line(*one) for one in line] for name, line in scaled(rows).items()}
 
 
 def _line(row: Values, ideal: float) -> list[str]:

@@ -13,7 +13,7 @@ from benchmarks.__main__ import app
 from benchmarks.measure.cases import Case, Task
 from benchmarks.measure.flags import CALM
 from benchmarks.measure.measured import median_of
-from benchmarks.measure.scaling import best_mesh, grown, scaled, tables
+from benchmarks.measure.scaling import best_mesh, scaled, tables
 from benchmarks.measure.words import sharing
 from benchmarks.rows import Values, read
 
@@ -27,47 +27,18 @@ def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **
     return {**case.to_dict(), **found, **FACTS}
 
 
-def numbers(rows: Sequence[Values], weak: bool) -> dict[str, list[tuple[int, float, float]]]:
+def numbers(rows: Sequence[Values]) -> dict[str, list[tuple[int, float, float]]]:
     """Devices, seconds and ideal seconds by way."""
-    found = scaled(rows, weak).items()
+    found = scaled(rows).items()
     return {name: [(one["devices"], median_of(one), ideal) for one, ideal in line] for name, line in found}
 
 
 def test_the_ideal_line_is_the_paper_s() -> None:
     """Catches a line that starts elsewhere than at the fewest devices, and one that does not fall with them."""
     rows = [row(64, (5.0,)), row(32, (8.0,)), row(2048, (1.0,))]
-    assert numbers(rows, weak=False) == {"meshfft": [(32, 8.0, 8.0), (64, 5.0, 4.0), (2048, 1.0, 0.125)]}
-    lines = tables([row(4, (1.0,)), row(2, (1.5,)), row(8, (0.375,))], weak=False)["meshfft"]
+    assert numbers(rows) == {"meshfft": [(32, 8.0, 8.0), (64, 5.0, 4.0), (2048, 1.0, 0.125)]}
+    lines = tables([row(4, (1.0,)), row(2, (1.5,)), row(8, (0.375,))])["meshfft"]
     assert [line[5] for line in lines] == ["1.00", "0.75", "1.00"]
-
-
-def test_weak_scaling_is_flat_where_it_is_ideal() -> None:
-    """Catches the line of strong scaling under weak scaling, and an inverted efficiency."""
-    rows = [row(1, (2.0,)), row(8, (2.5,))]
-    assert numbers(rows, weak=True) == {"meshfft": [(1, 2.0, 2.0), (8, 2.5, 2.0)]}
-    assert [line[5] for line in tables(rows, weak=True)["meshfft"]] == ["1.00", "0.80"]
-
-
-@pytest.mark.parametrize(
-    ("shape", "first", "devices", "there"),
-    [
-        ((16, 16, 16), 1, 8, (32, 32, 32)),
-        ((16, 16, 16), 2, 4, (32, 16, 16)),
-        ((64, 8), 1, 6, (64, 48)),
-        ((7,), 1, 5, (35,)),
-        ((5, 6), 3, 3, (5, 6)),
-    ],
-)
-def test_blocks_keep_their_points(shape: tuple[int, ...], first: int, devices: int, there: tuple[int, ...]) -> None:
-    """Catches blocks that grow or shrink with the devices."""
-    assert grown(shape, first, devices) == there
-    assert math.prod(there) * first == math.prod(shape) * devices
-
-
-def test_blocks_that_would_differ_are_refused() -> None:
-    """Catches an efficiency of blocks of two sizes."""
-    with pytest.raises(ValueError, match="--devices 3 is no multiple of 2"):
-        grown((8, 8), 2, 3)
 
 
 def test_every_way_has_its_own_line_on_its_best_meshes() -> None:
@@ -79,12 +50,12 @@ def test_every_way_has_its_own_line_on_its_best_meshes() -> None:
         row(1, (6.0,), order="natural"), row(2, (), order="natural"),
         row(2, (1.0,), baseline="jnp-sharded"),
     ]  # fmt: skip
-    assert numbers(rows, weak=False) == {
+    assert numbers(rows) == {
         "meshfft any": [(1, 4.0, 4.0), (2, 3.0, 2.0), (4, 1.0, 1.0)],
         "meshfft natural": [(1, 6.0, 6.0)],
         "jnp-sharded": [(2, 1.0, 1.0)],
     }
-    assert scaled(rows, weak=False)["meshfft any"][-1][0]["mesh"] == (2, 2)
+    assert scaled(rows)["meshfft any"][-1][0]["mesh"] == (2, 2)
     assert "4 CPU devices share 2 cores" in sharing(rows) and sharing(rows[:2]) == ""
 
 
@@ -132,20 +103,11 @@ def test_the_command_prints_and_writes(fake: Path) -> None:
     assert "Wrote rows.jsonl." in result.stdout and "share 2 cores" in result.stdout
 
 
-def test_the_command_scales_weakly(fake: Path) -> None:
-    """Catches one array for all devices."""
-    call("8,8,8", "--weak", "--devices", "2,4", "--baselines", "none", "--rows", "rows.jsonl")
-    rows = read(fake / "rows.jsonl")
-    assert [one["shape"] for one in rows] == [[8, 8, 8], [16, 8, 8]]
-    assert numbers(rows, weak=True)["meshfft auto natural"] == [(2, 4.0, 4.0), (4, 2.0, 4.0)]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("8,8", "--devices", "1,x"), "--devices"),
         (("8,8", "--devices", "64"), "--devices asks for 64 devices"),
-        (("8,8", "--devices", "2,3", "--weak"), "--devices 3"),
         (("2,2", "--devices", "8"), "fewer --devices"),
         (("8,8", "--baselines", "scipy"), "--baselines 'scipy'"),
         (("8,8", "--rounds", "0"), "--rounds 0"),
