@@ -1,5 +1,4 @@
-"""Measured speed of meshfft beside other libraries, the paper's evaluation, and a report of both.
+"""Measured speed of meshfft beside other libraries, and the paper's evaluation, each by `python -m benchmarks COMMAND`.
 
-`python -m benchmarks --help` in a clone, after `pip install -e ".[bench]"`. All use `common`, `rows` (one record, one
-reader) and `timing` (interleaved named calls). Each further file or folder is a command.
+All use `common`, `rows` (one record, one reader) and `timing` (interleaved named calls). Other files are commands.
 """

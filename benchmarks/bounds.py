@@ -17,8 +17,8 @@ import meshfft as mf
 from meshfft.numerics.dtypes import TIERS
 from meshfft.numerics.phases import host_roots
 
-from .common import mesh_of, numbers, relative, start, table
-from .rows import kept
+from .common import mesh_of, numbers, print_rows, relative, start
+from .rows import Values, grouped, kept
 
 LINES = ("constant", "alternating", "wave", "spike", "ramp", "noise", "mixed")
 # The 2nd and 3rd lose most in float32 sums of 32 and of 128, the rest as bfloat16 terms in four or three products.
@@ -26,7 +26,6 @@ CONSTANTS = (0.1 + 0.7j, 1.8824329, 1.96949, 0.501953125j, -1.003913 + 1.0038913
 SPIKES = (0.3 - 1.1j, *CONSTANTS[3:5], -0.50195694j, -2.0078883 + 0.50238174j)
 WHOLE = 4096  # up to so many terms, dense products are measured at all frequencies
 SLICED = {"kdft": 2**20, "transpose": 4096, "cooley-tukey": 4096, "auto": 0}  # terms, at most, of tiers of int8
-Row = dict[str, Any]
 
 
 def main(
@@ -37,16 +36,14 @@ def main(
     rows: Path | None = None,
 ) -> None:
     start(device, wide=True)
-    found = list[Row]()
+    found = list[Values]()
     meshes = [mesh_of((count,)) for count in (1, 8) if count <= len(jax.devices())]
     ways = ((m, t) for m in methods.split(",") for t in tiers.split(",") if not TIERS[t].terms or m == "kdft")
     for n, (method, tier) in ((n, way) for way in list(ways) for n in numbers(sizes)):
         if TIERS[tier].slices and n > SLICED[method]:
             continue
         found += (row for mesh in meshes for row in kept(rows, measured(n, method, tier, mesh)))
-    named = dict.fromkeys((row["precision"], row["method"]) for row in found)
-    heads = ("tier", "method", "printed", *LINES, "worst", "at N")
-    table(heads, (_cells([row for row in found if (row["precision"], row["method"]) == one]) for one in named))
+    print_rows(map(_worst, grouped(found, lambda row: (row["precision"], row["method"]))))
     print(f"\nworst error over its bound: {worst(found, ''):.2f}")
 
 
@@ -75,11 +72,11 @@ def exact(given: np.ndarray, k: np.ndarray | None) -> np.ndarray:
     return np.stack([[(row * line).sum() for row in roots] for line in wide])
 
 
-def measured(n: int, method: str, tier: str, mesh: Any) -> Iterator[Row]:
+def measured(n: int, method: str, tier: str, mesh: Any) -> Iterator[Values]:
     """The bound, and the error of each line over it; nothing if there is no such plan."""
     dtype = np.dtype(np.complex128 if tier == "float64" or TIERS[tier].slices else np.complex64)
     some = np.array([0, 1, 2, 5, n // 2, n // 3, n // 4, n - 1]) if method == "kdft" and n > WHOLE else None
-    how: dict[str, Any] = {"method": method} if some is None else {"points": [mf.Points.turns(some / n)]}
+    how: Values = {"method": method} if some is None else {"points": [mf.Points.turns(some / n)]}
     given = lines(n, dtype)
     rows, spec = np.stack(list(given.values())), P(None, "x")
     try:
@@ -93,11 +90,12 @@ def measured(n: int, method: str, tier: str, mesh: Any) -> Iterator[Row]:
     yield {**row, "over": over}
 
 
-def worst(rows: list[Row], name: str) -> float:
+def worst(rows: list[Values], name: str) -> float:
     return max((over for row in rows for line, over in row["over"].items() if line.startswith(name)), default=0.0)
 
 
-def _cells(same: list[Row]) -> list[str]:
-    printed, most = max(row["error_expected"] for row in same), max(same, key=lambda row: worst([row], ""))
-    over = [f"{worst(same, name):.2f}" for name in (*LINES, "")]
-    return [same[0]["precision"], same[0]["method"], f"{printed:.1e}", *over, str(most["n"])]
+def _worst(same: list[Values]) -> Values:
+    """Of one tier and method: the largest bound, the worst error of each line over its bound, and where it is worst."""
+    most = max(same, key=lambda row: worst([row], ""))
+    printed, over = max(row["error_expected"] for row in same), {name: worst(same, name) for name in LINES}
+    return {"tier": most["precision"], "method": most["method"], "printed": printed, **over, "at N": most["n"]}

@@ -1,20 +1,19 @@
 """Plans over nodes and slices, modelled: seconds, bytes inside and outside, and the order of the devices.
 
 Each row is the cheapest of three meshes: all devices in a line, and a domain along either of two axes. One stage and
-two are the same walk with its all-to-alls made so; "as listed" has the devices in the order of `jax.make_mesh`.
+two are the same walk with its all-to-alls made so; `as_listed` has the devices in the order of `jax.make_mesh`.
 """
 
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from jax.sharding import AbstractMesh
 
 import meshfft as mf
 from meshfft.collectives.levels import wires_of
 from meshfft.layout.layout import AXES, axis_sizes
-from meshfft.machine.topology import Topology, mesh_call, placed, topology
+from meshfft.machine.topology import Topology, placed, topology
 from meshfft.numerics.dtypes import real_dtype
 from meshfft.plans.options import Definition
 from meshfft.plans.planning import laid_out, planned
@@ -22,27 +21,25 @@ from meshfft.plans.request import Setting
 from meshfft.steps import Exchange
 from meshfft.steps.problem import Options
 
-from .common import table
-from .rows import kept
+from .common import print_rows
+from .rows import Values, kept
 
 MACHINES = "h100:8,4*h100:8,16*h100:8,64*h100:8,v5p:4x8x8,2*v5p:4x8x8,4*v5p:4x8x8"
 WIRES = {"exact": "exact", "outer int16": "outer=int16"}
-HEADS = ("shape", "machine", "mesh", "wire", "s", "one stage", "two", "as listed", "MB inside", "MB outside", "fits")
-Row = dict[str, Any]
 
 
 def main(sizes: str = "1024,4096", machines: str = MACHINES, rows: Path | None = None) -> None:
-    table(HEADS, map(cells, kept(rows, measured(sizes, machines))))
+    print_rows(kept(rows, measured(sizes, machines)))
 
 
-def measured(sizes: str, machines: str) -> Iterator[Row]:
+def measured(sizes: str, machines: str) -> Iterator[Values]:
     for size in map(int, sizes.split(",")):
         for name in machines.split(","):
             for wire in WIRES if topology(name).domains > 1 else ("exact",):
                 yield cheapest((size,) * 3, topology(name), wire)
 
 
-def cheapest(shape: tuple[int, ...], where: Topology, wire: str) -> Row:
+def cheapest(shape: tuple[int, ...], where: Topology, wire: str) -> Values:
     near = where.devices // where.domains
     meshes = dict.fromkeys([(where.devices,), (where.domains, near), (near, where.domains)])
     described = [AbstractMesh(one, tuple(AXES[: len(one)])) for one in meshes if 1 not in one or len(one) == 1]
@@ -54,7 +51,6 @@ def cheapest(shape: tuple[int, ...], where: Topology, wire: str) -> Row:
         "machine": where.name,
         "mesh": tuple(axis_sizes(best.mesh).values()),
         "outside": best.to_dict()["outer_mesh"],
-        "call": mesh_call(best.machine, axis_sizes(best.mesh)) or "plan.device_mesh()",
         "wire": wire,
         "seconds": best.seconds,
         "one_stage": one and one.seconds,
@@ -82,20 +78,3 @@ def listed(plan: mf.Plan, where: Topology) -> float | None:
     machine = placed(where, plan.mesh.axis_sizes, plan.mesh.axis_names, "ring" if where.torus is None else "jax")
     setting = Setting(laid_out(plan.shape, plan.mesh, None), plan.mesh, machine, plan.in_dtype)
     return planned(None, setting, Definition(), Options(wire=plan.options.wire)).seconds
-
-
-def cells(row: Row) -> list[object]:
-    seconds = [row[name] for name in ("seconds", "one_stage", "two_stages", "as_listed")]
-    sent = [f"{row[name] / 1e6:.4g}" for name in ("inside_bytes", "outside_bytes")]
-    mesh, outside = ("x".join(map(str, one or ())) for one in (row["mesh"], row["outside"]))
-    where = f"{mesh}, outside {outside}" if outside.strip("1x") else mesh
-    numbers = ["-" if one is None else f"{one:.3g}" for one in seconds]
-    return [
-        f"{row['shape']}^3",
-        f"`{row['machine']}`",
-        where,
-        row["wire"],
-        *numbers,
-        *sent,
-        "yes" if row["fits"] else "no",
-    ]

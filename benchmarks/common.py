@@ -1,6 +1,7 @@
 """Shared by the benchmarks: virtual devices, meshes, noise, errors, and tables in Markdown."""
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -8,6 +9,8 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from meshfft.layout.layout import AXES
+
+from .timing import spread
 
 
 def cpu_devices(count: int = 8, wide: bool = False) -> None:
@@ -66,6 +69,24 @@ def powers(turns: Any, columns: int) -> np.ndarray:
 
 def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
+
+
+def cell(value: Any) -> str:
+    """A value of a row as words: numbers to three digits, and of several the median with its quartiles."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {cell(one)}" for name, one in value.items())
+    if isinstance(value, list) and value and all(isinstance(one, float) for one in value):
+        low, middle, high = spread(value)
+        return f"{middle:.3g} ({low:.3g} to {high:.3g})" if len(value) > 1 else f"{middle:.3g}"
+    return f"{value:.3g}" if isinstance(value, float) else "-" if value is None else str(value)[:60]
+
+
+def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
+    """Prints these columns of rows, or all that the first row has."""
+    left = iter(rows)
+    first: Mapping[str, Any] = next(left, {})
+    heads = columns or list(first)
+    table(heads, ([cell(row.get(name, "")) for name in heads] for row in itertools.chain([first], left)))
 
 
 def table(heads: Sequence[object], rows: Iterable[Sequence[object]]) -> None:

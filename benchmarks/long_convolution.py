@@ -7,10 +7,9 @@ errors against float64 NumPy: of the value, and of the gradient of sum(w c) in b
 """
 
 import functools
-import statistics
+import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,23 +21,21 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 from meshfft.inspect.hlo import every_collective, program_of
 
-from .common import cpu_devices, mesh_of, noise, numbers, relative, table
-from .rows import append
+from .common import cpu_devices, mesh_of, noise, numbers, print_rows, relative
+from .rows import Values, kept
 from .timing import clocked, timed
 
-HEADS = ("length", "by", "devices", "seconds", "compile s", "MB received", "MB of temporaries", "error", "gradient")
 Convolve = Callable[[Array, Array], Array]
 
 
 def main(lengths: str = "65536,1048576", channels: int = 8, rounds: int = 7, rows: Path | None = None) -> None:
     cpu_devices()
-    found = [row for length in numbers(lengths) for row in measured(length, channels, rounds)]
-    append(rows, found)
-    table(HEADS, map(_line, found))
+    found = (row for length in numbers(lengths) for row in measured(length, channels, rounds))
+    print_rows(kept(rows, found))
 
 
-def ours(u: Array, h: Array, **how: Any) -> Array:
-    c: Array = mf.convolve(u, h, axes=(-1,), mode="causal", **how)
+def ours(u: Array, h: Array) -> Array:
+    c: Array = mf.convolve(u, h, axes=(-1,), mode="causal")
     return c
 
 
@@ -47,31 +44,29 @@ def theirs(u: Array, h: Array) -> Array:
     return jnp.fft.irfft(jnp.fft.rfft(u, 2 * n) * jnp.fft.rfft(h, 2 * n), 2 * n)[..., :n]
 
 
-def measured(length: int, channels: int, rounds: int) -> list[dict[str, Any]]:
+def measured(length: int, channels: int, rounds: int) -> list[Values]:
     u, h, w = (noise((channels, length), "float32", seed) for seed in range(3))
     h *= np.float32(channels * length) ** -0.5
-    cut, programs, made = NamedSharding(mesh_of((8,)), P(None, "x")), {}, {}
-    ways: dict[tuple[str, int], Convolve] = {("meshfft", 8): ours, ("jnp.fft", 8): theirs}
-    ways |= {("meshfft", 1): ours, ("jnp.fft", 1): theirs}
-    for (by, devices), convolve in ways.items():
+    cut, programs, rows = NamedSharding(mesh_of((8,)), P(None, "x")), {}, {}
+    ways: dict[str, Convolve] = {"meshfft": ours, "jnp.fft": theirs}
+    for devices, (by, convolve) in itertools.product((8, 1), ways.items()):
         given = [jax.device_put(x, cut if devices > 1 else None) for x in (u, h, w)]
         compiled, seconds, _ = clocked(functools.partial(_compiled, convolve, *given[:2]))
         sent = sum(one.bytes * one.times for one in every_collective(program_of(compiled)))
         slope = jax.jit(jax.grad(lambda u, h, w, c=convolve: jnp.vdot(w, c(u, h)), (0, 1)))(*given)
         programs[by, devices] = lambda run=compiled, given=given: run(*given[:2])
-        made[by, devices] = {
+        what = {"length": length, "channels": channels, "by": by, "devices": devices, "seconds": []}
+        rows[by, devices] = {
+            **what,
             "compile_seconds": seconds,
             "received_bytes": sent,
             "temporary_bytes": getattr(compiled.memory_analysis(), "temp_size_in_bytes", 0),
             "error": relative(compiled(*given[:2]), _causal(u, h)),
             "gradient_error": max(map(relative, slope, (_causal(w, h, back=True), _causal(w, u, back=True)))),
         }
-    times = timed(programs, rounds)
-    what = {"length": length, "channels": channels}
-    return [
-        {**what, "by": by, "devices": devices, "seconds": times[by, devices].seconds, **row}
-        for (by, devices), row in made.items()
-    ]
+    for way, times in timed(programs, rounds).items():
+        rows[way]["seconds"] = times.seconds
+    return list(rows.values())
 
 
 def _compiled(convolve: Convolve, u: Array, h: Array) -> jax.stages.Compiled:
@@ -83,10 +78,3 @@ def _causal(a: np.ndarray, b: np.ndarray, back: bool = False) -> np.ndarray:
     n = a.shape[-1]
     first, second = (np.fft.rfft(x.astype("float64"), 2 * n) for x in (a, b))
     return np.fft.irfft(first * (second.conj() if back else second), 2 * n)[..., :n]
-
-
-def _line(row: dict[str, Any]) -> list[str]:
-    sizes = (f"{row[name] / 1e6:.1f}" for name in ("received_bytes", "temporary_bytes"))
-    errors = (f"{row[name]:.1e}" for name in ("error", "gradient_error"))
-    seconds = (f"{statistics.median(row['seconds']):.3f}", f"{row['compile_seconds']:.2f}")
-    return [str(row["length"]), row["by"], str(row["devices"]), *seconds, *sizes, *errors]

@@ -27,10 +27,13 @@ from meshfft.machine.machine_file import machine_text
 
 from .clusters import staged
 from .common import cpu_devices, mesh_of, noise, numbers, relative, spec_of, table
-from .measure.mpi import OPEN_MPI
-from .rows import write
+from .measure.baselines import PENCIL
+from .measure.cases import Case, Task
+from .measure.data import Data
+from .measure.mpi import MpiRanks
+from .rows import Values, cores, kept
 from .timing import spread, timed
-from .virtual_nodes import Nodes, missing
+from .virtual_nodes import Nodes, missing, started
 
 ROOT = Path(__file__).resolve().parents[1]
 NODES, DEVICES = 4, 4  # processes, and devices or ranks of each
@@ -39,7 +42,6 @@ WAYS = ("one stage", "two stages", "exact", "outer int16")  # exact: the plan, i
 HEADS = ("array", "mesh", *(f"{way}, ms" for way in WAYS), "mpi4py-fft, ms")
 HEADS += ("gain of two", "planned", "gain of int16", "planned")
 PATIENCE = 1800.0
-Row = dict[str, Any]
 
 
 def main(
@@ -55,41 +57,29 @@ def main(
         return
     if reason := missing():
         raise SystemExit(f"no virtual nodes here: {reason}")
-    found = [{**row, "rate": rate} for row in measured(cases, rounds, rate, mpi)]
-    table(HEADS, map(cells, found))
-    write(rows, found, *(("mpi4py", "mpi4py-fft") if mpi else ()))
+    found = ({**row, "rate": rate} for row in measured(cases, rounds, rate, mpi))
+    table(HEADS, map(cells, kept(rows, found, *(("mpi4py", "mpi4py-fft") if mpi else ()))))
 
 
-def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Row]:
-    own = [sys.executable, "-m", "benchmarks", "nodes", "--inside", "--cases", f"'{cases}'", "--rounds", str(rounds)]
-    with Nodes(NODES, rate) as nodes:
-        command, more = (
-            f"srun -N {NODES} --ntasks-per-node=1 {' '.join(own)}",
-            {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
-        )
+def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Values]:
+    own = f"{sys.executable} -m benchmarks nodes --inside --cases '{cases}' --rounds {rounds}"
+    with started(NODES, rate) as nodes:
+        command, more = f"srun -N {NODES} --ntasks-per-node=1 {own}", {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
         told = nodes.run(command, folder=ROOT, seconds=PATIENCE, more=more).stdout
-        for line in told.splitlines():
-            if line.startswith("{"):
-                row = json.loads(line)
-                yield {**row, "mpi4py_fft": ranks(nodes, row, rounds) if mpi else []}
+        for line in (line for line in told.splitlines() if line.startswith("{")):
+            row = json.loads(line)
+            yield {**row, "mpi4py_fft": theirs(row, nodes, rounds) if mpi else []}
 
 
-def ranks(nodes: Nodes, row: Row, rounds: int) -> list[float]:
-    """Seconds of mpi4py-fft on one rank for each device."""
-    shape, grid = row["shape"], [*row["mesh"], *[1] * (len(row["shape"]) - len(row["mesh"]))]
-    with tempfile.TemporaryDirectory() as folder:
-        x = noise(shape)
-        np.save(f"{folder}/x.npy", x)
-        np.save(f"{folder}/truth.npy", np.fft.fftn(x))
-        program = (
-            f"{sys.executable} -P {ROOT}/benchmarks/measure/mpi_rank.py {folder} {','.join(map(str, grid))} pencil"
-        )
-        allocated = f"salloc -Q -N {NODES} --ntasks-per-node={DEVICES} mpiexec {' '.join(OPEN_MPI)} {program}"
-        asked = "run\\n" * (rounds + 1)
-        told = nodes.run(f"printf '{asked}' | {allocated}", seconds=PATIENCE).stdout.splitlines()
-    first, _, *seconds = map(json.loads, told)
-    assert first["error"] < 1e-6 and len(seconds) == rounds, told
-    return seconds
+def theirs(row: Values, nodes: Nodes, rounds: int) -> list[float]:
+    """Seconds of mpi4py-fft on one rank for each device; its ranks end before others start."""
+    task = Task(tuple(row["shape"]))
+    case = Case(task, "mpi4py-fft", tuple(row["mesh"]), method=PENCIL)
+    allocated = ("salloc", "-Q", f"--nodes={NODES}", f"--ntasks-per-node={DEVICES}", "mpiexec")
+    with MpiRanks((*nodes.inside, *allocated), nodes.environment) as ranks:
+        ready = ranks.prepare(case, Data(task, cores()))
+        assert ready.error < 1e-6, ready.error
+        return timed({PENCIL: ready.call}, rounds)[PENCIL].seconds
 
 
 def one_process(cases: str, rounds: int) -> None:
@@ -110,7 +100,7 @@ def one_process(cases: str, rounds: int) -> None:
                 print(json.dumps({**row, "rates": found.rates}), flush=True)
 
 
-def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds: int) -> Row:
+def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds: int) -> Values:
     mesh, spec = mesh_of(sizes), spec_of(sizes)
     made = partial(mf.plan, shape, mesh=mesh, spec=spec, topology=rates, method="transpose")
     best, rounded = made(), made(wire={"outer": "int16"})
@@ -131,9 +121,8 @@ def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds:
 
 def cells(row: Mapping[str, Any]) -> list[str]:
     planned = {way: row["planned"].get(way, math.nan) for way in WAYS}
-    seconds = {way: spread(row["seconds"][way]).median if way in row["seconds"] else math.nan for way in WAYS}
-    theirs = spread(row["mpi4py_fft"]).median if row["mpi4py_fft"] else math.nan
-    times = [_words(1e3 * one, ".3g") for one in (*seconds.values(), theirs)]
+    seconds = {way: spread(row["seconds"].get(way, [math.nan]))[1] for way in WAYS}
+    times = [_words(1e3 * one, ".3g") for one in (*seconds.values(), spread(row["mpi4py_fft"] or [math.nan])[1])]
     pairs = [(one[WAYS[0]] / one[WAYS[1]], one[WAYS[2]] / one[WAYS[3]]) for one in (seconds, planned)]
     gains = [_words(gain, ".2f") for alike in zip(*pairs, strict=True) for gain in alike]
     return [" x ".join(map(str, row["shape"])), " x ".join(map(str, row["mesh"])), *times, *gains]

@@ -11,22 +11,18 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import jax
 from jax.experimental import topologies
 
-from meshfft.extras import installed
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import FREE, bytes_of, kind_of, program_of, sends
 from meshfft.inspect.schedule import Instruction, Program, executed
 
-from .common import mesh_of, numbers, table
+from .common import mesh_of, numbers, print_rows
 from .measure.baselines import MESHFFT
-from .measure.cases import Case, Task, case_of, usual_meshes
+from .measure.cases import Case, Task, usual_meshes
 from .measure.on_devices import plan_of
-from .measure.words import shape_words
-from .rows import kept
+from .rows import Values, kept
 
 # As NVIDIA's data sheet and CUDA's deviceQuery have an H100 SXM: what XLA's compiler asks of a device.
 H100 = """
@@ -44,52 +40,35 @@ dnn_version_info { major: 9 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
 SLICES = ("slice", "dynamic-slice")
-SENT = ("fft", "all-to-all")
-HEADS = ("3-D transform", "steps", "passes: FFT", "all-to-all", "lost", "all-to-alls")
 
 
 def main(lengths: str = "256,512,1024", rows: Path | None = None) -> None:
-    if not any(installed(f"jax_cuda{version}_plugin") for version in (12, 13)):
-        print("XLA's compiler for CUDA is not installed: benchmarks/README.md, Several GPUs")
-        raise SystemExit(2)
     found = (counted(case) for n in numbers(lengths) for case in cases((n,) * 3))
-    table(HEADS, map(_cells, kept(rows, found)))
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    passes = [*(row["passes"].get(kind, 0.0) for kind in SENT)]
-    passes.append(sum(number for kind, number in row["passes"].items() if kind not in SENT))
-    return [row["case"], row["plan"], *(f"{number:.2f}" for number in passes), str(row["all_to_alls"])]
+    print_rows(kept(rows, found), ("case", "plan", "passes", "all_to_alls"))
 
 
 def cases(shape: tuple[int, ...]) -> Iterator[Case]:
     """Slab, pencil and block; complex and real; in natural order and any."""
     dtypes = {"fft": "complex64", "rfft": "float32"}
     for sizes, kind, order in itertools.product(usual_meshes(8, 3), dtypes, ("natural", "any")):
-        yield case_of(Task(shape, dtypes[kind], kind), MESHFFT, sizes, method="auto", order=order)
+        yield Case(Task(shape, dtypes[kind], kind), MESHFFT, sizes, method="auto", order=order)
 
 
-def counted(case: Case) -> dict[str, Any]:
-    mesh = mesh_of(case.mesh, h100s(case.devices))
+def counted(case: Case) -> Values:
+    described = topologies.get_topology_desc(platform="cuda", target_config=H100, topology=f"1x1x{case.devices}")
+    mesh, (shape, _, kind) = mesh_of(case.mesh, described.devices), case.task
     plan = plan_of(case, mesh)
-    compiled, block = compile_plan(plan, mesh), 8 * math.prod(case.shape) // case.devices
-    memory = compiled.memory_analysis()
-    assert memory is not None, "CUDA programs have one"
+    compiled, block = compile_plan(plan, mesh), 8 * math.prod(shape) // case.devices
     return {
         **case.to_dict(),
-        "case": f"{shape_words(case)} {case.kind} on {'x'.join(map(str, case.mesh))}, {case.order}",
+        "case": f"{'x'.join(map(str, shape))} {kind} on {'x'.join(map(str, case.mesh))}, {case.order}",
         "plan": plan.name,
         "passes": {kind: nbytes / (2 * block) for kind, nbytes in passed(program_of(compiled)).items()},
         "all_to_alls": plan.work.all_to_alls,
         "sent_bytes": plan.work.sent_bytes,
-        "temp_bytes": memory.temp_size_in_bytes,
         "seconds_modelled": plan.seconds,
         "described": "h100:8",
     }
-
-
-def h100s(count: int) -> list[jax.Device]:
-    return list(topologies.get_topology_desc(platform="cuda", target_config=H100, topology=f"1x1x{count}").devices)
 
 
 def passed(program: Program) -> dict[str, int]:

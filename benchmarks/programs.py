@@ -1,12 +1,10 @@
 """Transforms alone, donated, in the user's `jit`, and in a `lax.scan`, beside mpi4py-fft on one rank per core.
 
 complex64, natural order, eight CPU devices. One iteration of a scan is a round trip. mpi4py-fft leaves its output
-transposed. `--turns 0` leaves out scans, `--slab` mpi4py-fft's pencils, whose ranks keep more arrays than memory holds
-at 512^3.
+transposed. `--slab` leaves out mpi4py-fft's pencils, whose ranks keep more arrays than memory holds at 512^3.
 """
 
 import functools
-import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,29 +16,24 @@ from jax import lax
 from meshfft.inspect.aot import compile_plan
 from meshfft.plans.plan import Plan
 
-from .common import cpu_devices, mesh_of, numbers, table
+from .common import cpu_devices, mesh_of, numbers, print_rows
 from .measure.baselines import BASELINES, MESHFFT, SLAB
-from .measure.cases import Case, Task, case_of, usual_meshes
+from .measure.cases import Case, Task, usual_meshes
 from .measure.data import Data
 from .measure.mpi import MpiRanks
 from .measure.on_devices import plan_of
-from .rows import append, cores
+from .rows import Values, cores, kept
 from .timing import Call, timed
 
-ONCE, TURN = "once", "a turn"  # the compared median: one transform, or one round trip
-HEADS = ("", "mesh", "", "ms", "mpi4py-fft's best over it", "temporaries, blocks")
+ONCE, TURN = "once", "a turn"  # the kind of a program: one transform, or one round trip
 
 
 class Program(NamedTuple):
-    """Library, mesh, program, the compared median, the call, transforms per call, temporaries."""
+    """What rows say of it, temporaries in blocks, a call, and transforms per call."""
 
-    library: str
-    mesh: tuple[int, ...]
-    how: str
-    kind: str
+    said: Values
     call: Call
-    times: int = 1
-    blocks: float = 0.0
+    times: int
 
 
 def main(
@@ -56,33 +49,33 @@ def main(
     meshes = [numbers(text) for text in mesh or ()] or usual_meshes(8, len(task.shape))
     data = Data(task, cores())
     with MpiRanks() as ranks:
-        cases = [case_of(task, MESHFFT, one, method="transpose", order="natural") for one in meshes]
+        cases = [Case(task, MESHFFT, one, method="transpose", order="natural") for one in meshes]
         programs = [one for case in cases for one in compiled(case, data, turns)]
         programs += theirs(data, ranks, turns, slab)
         times = timed({at: one.call for at, one in enumerate(programs)}, rounds)
-    found = [_row(one, times[at].seconds, task) for at, one in enumerate(programs)]
-    table(HEADS, _lines(found))
-    append(rows, found, "mpi4py", "mpi4py-fft")
+    found = (
+        {"program": one.said, "shape": task.shape, "seconds": [each / one.times for each in times[at].seconds]}
+        for at, one in enumerate(programs)
+    )
+    print_rows(kept(rows, found, "mpi4py", "mpi4py-fft"))
 
 
 def compiled(case: Case, data: Data, turns: int) -> Iterator[Program]:
     mesh = mesh_of(case.mesh)
     x, plan = data.on(mesh, case), plan_of(case, mesh)
-    own: dict[str, Any] = {"donate_argnums": 0, "compiler_options": plan.compiler_options}
+    own: Values = {"donate_argnums": 0, "compiler_options": plan.compiler_options}
     made = {
         "alone": compile_plan(plan, mesh),
         "donated": jax.jit(plan, **own).lower(x).compile(),
         "in jit": jax.jit(plan).lower(x).compile(),
+        TURN: jax.jit(_scanned(plan, turns)).lower(x).compile(),
+        f"{TURN}, donated": jax.jit(_scanned(plan, turns), donate_argnums=0).lower(x).compile(),
     }
-    if turns:
-        made["a turn"] = jax.jit(_scanned(plan, turns)).lower(x).compile()
-        made["a turn, donated"] = jax.jit(_scanned(plan, turns), donate_argnums=0).lower(x).compile()
     for how, program in made.items():
-        memory, block = program.memory_analysis(), 8 * np.prod(case.shape) / case.devices
+        memory, block = program.memory_analysis(), 8 * np.prod(case.task.shape) / case.devices
         assert memory is not None
         call = _alternating(program, x) if how.endswith("donated") else functools.partial(program, x)
-        kind, times = (TURN, turns) if how.startswith("a turn") else (ONCE, 1)
-        yield Program(MESHFFT, case.mesh, how, kind, call, times, memory.temp_size_in_bytes / block)
+        yield _program(case, how, call, turns, memory.temp_size_in_bytes / block)
 
 
 def _scanned(plan: Plan, turns: int) -> Callable[[Any], Any]:
@@ -105,21 +98,11 @@ def theirs(data: Data, ranks: MpiRanks, turns: int, slab: bool) -> Iterator[Prog
     for case in () if baseline.missing("fft") else baseline.ways(data.task, (), cores()):
         if slab and case.method != SLAB:
             continue
-        yield Program(case.library, case.mesh, case.method, ONCE, ranks.prepare(case, data).call)
-        if turns:
-            call = ranks.prepare(case, data, turns).call
-            yield Program(case.library, case.mesh, f"{case.method}, a turn", TURN, call, turns)
+        yield _program(case, case.method, ranks.prepare(case, data).call, turns)
+        yield _program(case, f"{case.method}, {TURN}", ranks.prepare(case, data, turns).call, turns)
 
 
-def _row(one: Program, seconds: list[float], task: Task) -> dict[str, Any]:
-    said = {"by": one.library, "mesh": one.mesh, "how": one.how, "kind": one.kind, "blocks": one.blocks}
-    return {"program": said, "shape": task.shape, "seconds": [each / one.times for each in seconds]}
-
-
-def _lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
-    pairs = [(row["program"], statistics.median(row["seconds"])) for row in rows]
-    for one, median in pairs:
-        theirs = [m for other, m in pairs if other["by"] == "mpi4py-fft" and other["kind"] == one["kind"]]
-        ratio = f"{min(theirs) / median:.2f}" if theirs else "-"
-        mesh = f"({', '.join(map(str, one['mesh']))})"
-        yield [one["by"], mesh, one["how"], f"{median * 1e3:.0f}", ratio, f"{one['blocks']:.2f}"]
+def _program(case: Case, how: str, call: Call, turns: int, blocks: float = 0.0) -> Program:
+    kind = TURN if TURN in how else ONCE
+    said = {"by": case.library, "mesh": case.mesh, "how": how, "kind": kind, "blocks": blocks}
+    return Program(said, call, turns if kind == TURN else 1)

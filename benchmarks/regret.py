@@ -15,36 +15,30 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
 import meshfft as mf
 from meshfft.plans import measured, planning
 from meshfft.plans.options import records_of
 from meshfft.plans.plan import Plan
 from meshfft.walks.choice import price_of
 
-from .common import cpu_devices, mesh_of, noise, table
-from .plans import drawn
-from .rows import kept
+from .common import cpu_devices, mesh_of, noise
+from .plans import drawn, print_quantiles
+from .rows import Values, kept
 from .timing import timed
 
 WALKS, ROUNDS, LEAST = 10, 15, 3
 SLOWEST = 1.0  # seconds of a plan that is run
 PATIENCE = 20.0  # seconds of all rounds, if the least number of them does not take longer
 SLOW, HOPELESS = 3.0, 10.0
-SHARES = (0.0, 0.5, 0.9, 1.0)  # quantiles of the table
-Row = dict[str, Any]
 
 
-def main(draws: int = 40, seed: int = 36, first: int = 0, rows: Path | None = None) -> None:
+def main(draws: int = 40, seed: int = 36, rows: Path | None = None) -> None:
     cpu_devices(wide=True)
-    found = list(kept(rows, (row for at in range(first, first + draws) if (row := regret(seed, at)))))
-    heads = ("regret", "draws", *(f"{share:.0%}" for share in SHARES))
-    columns = ((name, [row[name] for row in found]) for name in ("plan", "measured"))
-    table(heads, ([name, len(one), *(f"{q:.2f}" for q in np.quantile(one, SHARES))] for name, one in columns))
+    found = list(kept(rows, (row for at in range(draws) if (row := regret(seed, at)))))
+    print_quantiles(found, ("plan", "measured"))
 
 
-def regret(seed: int, at: int) -> Row | None:
+def regret(seed: int, at: int) -> Values | None:
     """A row of one draw; nothing if the plan is refused or takes long."""
     shape, sizes, how = drawn(random.Random(f"{seed} {at}"), tpu=False)
     mesh, spec = mesh_of(sizes), how.pop("spec")

@@ -15,9 +15,9 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -25,6 +25,7 @@ from meshfft.atomic import replacing
 from meshfft.extras import version_of
 
 Values = dict[str, Any]
+Kind = TypeVar("Kind")
 OWN = ("meshfft", "jax", "jaxlib", "numpy")
 CODE = ("src", "benchmarks/*.py", "pyproject.toml")  # pages and results change nothing that rows depend on
 WRONG = "give a file that --rows wrote"
@@ -44,33 +45,30 @@ def circumstances(*packages: str) -> Values:
     }
 
 
-def write(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str) -> None:
-    """Writes rows in place of older ones, with their circumstances if they lack them."""
+def write(path: Path | None, rows: Iterable[Values], *packages: str) -> None:
+    """Writes rows in place of older ones."""
     if path is not None:
         with replacing(path, overwrite=True) as temporary:
-            append(temporary, rows, *packages)
-
-
-def append(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str) -> None:
-    """Appends rows as `write` has them; does nothing without a path."""
-    if path is not None:
-        made = circumstances(*packages)
-        with path.open("a") as file:
-            file.writelines(json.dumps({**row, **{k: made[k] for k in made if k not in row}}) + "\n" for row in rows)
+            list(kept(temporary, rows, *packages))
 
 
 def kept(path: Path | None, rows: Iterable[Values], *packages: str) -> Iterator[Values]:
-    """Rows as they are made, each appended before the next is begun."""
+    """Rows as they are made, each appended before the next is begun, with the circumstances that it lacks."""
+    made: Values = {}
     for row in rows:
-        append(path, [row], *packages)
+        if path is not None:
+            made = made or circumstances(*packages)
+            with path.open("a") as file:
+                file.write(json.dumps({**row, **{k: made[k] for k in made if k not in row}}) + "\n")
         yield row
 
 
-def read(path: Path) -> dict[int, Values]:
-    lines = {at: line for at, line in enumerate(path.read_bytes().splitlines(), 1) if line.strip()}
-    if not lines:
+def read(path: Path) -> list[Values]:
+    lines = enumerate(path.read_bytes().splitlines(), 1)
+    found = [_values(line, f"line {at} of {path}") for at, line in lines if line.strip()]
+    if not found:
         raise ValueError(f"{path} holds no row: {WRONG}")
-    return {at: _flat(_values(line, f"line {at} of {path}")) for at, line in lines.items()}
+    return found
 
 
 def _values(line: bytes, place: str) -> Values:
@@ -83,9 +81,16 @@ def _values(line: bytes, place: str) -> Values:
     return values
 
 
-def _flat(row: Values) -> Values:
-    made = row.pop("made_by", None)
-    return row if made is None else {**row, "versions": made, "commit": ""}
+def find(rows: Iterable[Values], **wanted: Any) -> list[Values]:
+    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+
+
+def grouped(rows: Iterable[Kind], key: Callable[[Kind], Hashable]) -> list[list[Kind]]:
+    """The rows with one key, in the order in which the first of each comes."""
+    found: dict[Hashable, list[Kind]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return list(found.values())
 
 
 def commit() -> str:

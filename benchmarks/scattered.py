@@ -7,9 +7,8 @@ beyond 100,000 points).
 
 import functools
 import math
-import os
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,28 +19,25 @@ import numpy as np
 import meshfft as mf
 from meshfft.extras import installed
 
-from .common import mesh_of, noise, numbers, relative, spec_of, start, table
+from .common import mesh_of, noise, numbers, print_rows, relative, spec_of, start
 from .measure.cases import balanced
-from .measure.flags import CALM
-from .rows import kept
+from .measure.flags import calm
+from .rows import Values, kept
 from .timing import Call, clocked, timed
 
 TRAJECTORIES = {2: ("random", "radial", "spiral"), 3: ("random", "koosh")}
 GOLDEN = math.pi * (3 - math.sqrt(5))
 DRAWN, FEWER, MANY = 300, 30, 100_000
-COLUMNS = ("shape", "trajectory", "tol", "type", "case", "cpu_ms", "wall_ms", "error", "plan_s", "imbalance")
-Row = dict[str, Any]
 
 
 class Case(NamedTuple):
-    """Something to time: its type, 1 or 2, its call, what brings the result home, seconds of planning, and facts."""
+    """Something to time: its type, 1 or 2, its call, what brings the result home, and facts."""
 
     name: str
     kind: int
     call: Call
     home: Callable[[Any], Any]
-    planned: float
-    facts: Row
+    facts: Values
 
 
 def main(
@@ -53,8 +49,7 @@ def main(
     device: str = "cpu",
     rows: Path | None = None,
 ) -> None:
-    for variable, value in CALM.items():  # read by finufft's threads when it is imported, which is later
-        os.environ.setdefault(variable, value)
+    calm()
     start(device)
     sizes = numbers(shape)
     if len(sizes) not in TRAJECTORIES:
@@ -65,29 +60,25 @@ def main(
         raise SystemExit(f"--trajectory {trajectory}: in {len(sizes)} dimensions there are {', '.join(known)}")
     tolerances = list(map(float, tol.split(",")))
     found = (row for n in names for t in tolerances for row in measured(sizes, n, t, points, rounds))
-    print_rows(COLUMNS, kept(rows, found, "finufft"))
+    print_rows(kept(rows, found, "finufft"))
 
 
-def print_rows(columns: tuple[str, ...], rows: Iterable[Row]) -> None:
-    cells = ([row.get(name, "") for name in columns] for row in rows)
-    table(columns, ([f"{one:.3g}" if isinstance(one, float) else one for one in line] for line in cells))
-
-
-def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: int) -> list[Row]:
+def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: int) -> list[Values]:
     """Rows of both types: meshfft in both orders, and finufft where it is."""
     rng = np.random.default_rng(len(shape))
     k = trajectory_of(name, len(shape), many, rng)
     x, c = noise(shape), noise((len(k),), seed=1)
     cases = [*_ours(k, x, c, tol), *(_finufft(k, x, c, tol) if installed("finufft") else ())]
     truths = {1: _type1(k, x.shape, c, rng), 2: _type2(k, x, rng)}
-    errors = [relative(np.asarray(one.home(one.call()))[truths[one.kind][0]], truths[one.kind][1]) for one in cases]
     times = timed({at: one.call for at, one in enumerate(cases)}, rounds)
     what = {"shape": list(shape), "trajectory": name, "points": len(k), "tol": tol}
     rows = []
-    for at, (case, error) in enumerate(zip(cases, errors, strict=True)):
-        spent = {"cpu_ms": statistics.median(times[at].cpu) * 1e3, "wall_ms": times[at].median * 1e3}
-        found = {**spent, "error": error, "plan_s": case.planned, **case.facts}
-        rows.append({**what, "type": case.kind, "case": case.name, **found})
+    for at, case in enumerate(cases):
+        where, truth = truths[case.kind]
+        row: Values = {**what, "type": case.kind, "case": case.name}
+        row |= {"cpu_ms": statistics.median(times[at].cpu) * 1e3, "wall_ms": times[at].median * 1e3}
+        row["error"] = relative(np.asarray(case.home(case.call()))[where], truth)
+        rows.append({**row, **case.facts})
     return rows
 
 
@@ -117,14 +108,13 @@ def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]
     )
     image, values = mf.shard(x, mesh, spec), mf.shard(c, mesh, plan.out_layout.spec)
     placed, window = plan.place(values), plan.window
-    facts = {"imbalance": plan.imbalance, "sigma": window.sigma, "width": window.width, "grid": list(plan.grid)}
+    facts: Values = {"plan_s": seconds, "imbalance": plan.imbalance, "sigma": window.sigma, "width": window.width}
+    facts["grid"] = list(plan.grid)
     return [
-        Case("meshfft", 2, lambda: plan(image), mf.gather, seconds, facts),
-        Case(
-            "meshfft, placed", 2, lambda: plan(image, placed=True), lambda y: mf.gather(plan.restore(y)), seconds, facts
-        ),
-        Case("meshfft", 1, lambda: plan.adjoint(values), mf.gather, seconds, facts),
-        Case("meshfft, placed", 1, lambda: plan.adjoint(placed, placed=True), mf.gather, seconds, facts),
+        Case("meshfft", 2, lambda: plan(image), mf.gather, facts),
+        Case("meshfft, placed", 2, lambda: plan(image, placed=True), lambda y: mf.gather(plan.restore(y)), facts),
+        Case("meshfft", 1, lambda: plan.adjoint(values), mf.gather, facts),
+        Case("meshfft, placed", 1, lambda: plan.adjoint(placed, placed=True), mf.gather, facts),
     ]
 
 
@@ -135,7 +125,7 @@ def _finufft(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Ca
     for kind, sign, given in ((2, -1, x), (1, 1, c)):
         plan = finufft.Plan(kind, x.shape, eps=tol, isign=sign, dtype="complex64", nthreads=2)
         _, seconds, _ = clocked(functools.partial(plan.setpts, *coordinates))
-        cases.append(Case("finufft", kind, functools.partial(plan.execute, given), np.asarray, seconds, {}))
+        cases.append(Case("finufft", kind, functools.partial(plan.execute, given), np.asarray, {"plan_s": seconds}))
     return cases
 
 

@@ -1,7 +1,6 @@
 """Seconds of interleaved calls, so that a noisy machine cannot favour one of them.
 
 round     every call once, in an order shuffled every time
-thin      a call that takes over SLOW times the median of all joins one round in THIN
 ratio     of medians of one run, never of two
 """
 
@@ -10,11 +9,10 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 
-SLOW, THIN = 4.0, 3
 Call = Callable[[], Any]
 Name = TypeVar("Name", bound=Hashable)
 Result = TypeVar("Result")
@@ -22,14 +20,6 @@ Result = TypeVar("Result")
 
 class Seconds(float):
     """The result of a call that has timed itself."""
-
-
-class Spread(NamedTuple):
-    """The median of some seconds and the quartiles about it."""
-
-    low: float
-    median: float
-    high: float
 
 
 @dataclasses.dataclass
@@ -44,24 +34,17 @@ class Times:
         return statistics.median(self.seconds)
 
 
-def timed(
-    calls: Mapping[Name, Call],
-    rounds: int,
-    *,
-    thin: bool = False,
-    told: Callable[[], None] = lambda: None,
-) -> dict[Name, Times]:
+def timed(calls: Mapping[Name, Call], rounds: int, *, told: Callable[[], None] = lambda: None) -> dict[Name, Times]:
     """Times of every call, after one that warms it: to the finished result, or the Seconds that it returns.
 
-    With `thin` slow calls join fewer rounds; `told` is called after every round.
+    `told` is called after every round.
     """
-    warm = [_once(call).seconds[0] for call in calls.values()]
-    every = dict(zip(calls, thinned(warm) if thin else [1] * len(warm), strict=True))
-    found = {name: Times() for name in calls}
-    for number in range(rounds):
-        due = [name for name in calls if number % every[name] == 0]
-        random.shuffle(due)
-        for name in due:
+    for call in calls.values():
+        _once(call)
+    found, names = {name: Times() for name in calls}, list(calls)
+    for _ in range(rounds):
+        random.shuffle(names)
+        for name in names:
             one = _once(calls[name])
             found[name].seconds += one.seconds
             found[name].cpu += one.cpu
@@ -69,15 +52,8 @@ def timed(
     return found
 
 
-def thinned(warm: Sequence[float]) -> list[int]:
-    """For each call, that it joins one round in how many."""
-    usual = statistics.median(warm) if warm else 0.0
-    return [THIN if seconds > SLOW * usual else 1 for seconds in warm]
-
-
-def spread(seconds: Sequence[float]) -> Spread:
-    (first, *others) = seconds
-    return Spread(*statistics.quantiles(seconds, method="inclusive")) if others else Spread(first, first, first)
+def spread(seconds: Sequence[float]) -> list[float]:
+    return statistics.quantiles(seconds, method="inclusive") if len(seconds) > 1 else 3 * [*seconds]
 
 
 def clocked(call: Callable[[], Result]) -> tuple[Result, float, float]:

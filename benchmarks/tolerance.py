@@ -8,9 +8,9 @@ could hold. Programs are compiled for few shapes, each for ten sets.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -18,19 +18,18 @@ import numpy as np
 import meshfft as mf
 from meshfft.nufft.grid.window import LEAST_TOL, WIDTHS, fitted, window
 
-from .common import table
-from .rows import append
+from .common import print_rows
+from .rows import Values, grouped, kept
 
 SHAPES = ((1,), (2,), (7,), (32,), (101,), (1000,), (6, 5), (8, 8), (3, 37), (4, 5, 6), (12, 12, 12), (2, 9, 3))
 COUNTS = (1, 2, 5, 20, 50)  # of points, as programs are compiled
 SPANS = (0.0, 0.3, 4.7, 9.2)  # of type 3: positions times frequencies along a dimension
 LONG = 60.7  # in one dimension
 EACH = 10  # sets of one program
-MANY = 20  # fewer points have no error relative to their sums alone
 PLACES = ("even", "cluster", "equal", "cells", "turns", "mixed")
 VALUES = ("random", "constant", "alternating", "one", "wave")
 EDGES = (0.0, 0.5, 1e-9, -1e-9, 0.25)  # of a cell
-TOPS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the histogram
+COLUMNS = ("kind", "decade", "sets", "error", "single", "dtype", "tol", "shape", "points", "places", "values")
 
 
 class Program(NamedTuple):
@@ -47,48 +46,22 @@ class Program(NamedTuple):
     grid: tuple[int, ...]  # cells
 
 
-class Set(NamedTuple):
-    """A set of points with values, and the matrix between them."""
-
-    places: str
-    values: str
-    points: np.ndarray  # (count, d); of type 3 positions
-    sums: np.ndarray  # modes of the image or frequencies of type 3, (N, d)
-    inputs: np.ndarray
-    matrix: np.ndarray  # exp(..) of results by inputs
-    used: int  # points that are no copies
-
-
-class Errors(NamedTuple):
-    """In units of the tolerance."""
-
-    error: float
-    plain: float  # over the norm of the result
-    single: float  # of one result, over the sum of all |inputs|
-
-
 def main(sets: int = 5000, seed: int = 0, rows: Path | None = None) -> None:
     jax.config.update("jax_platforms", "cpu")
     found = list(measured(sets, seed))
-    append(rows, [max(same, key=lambda row: row["error"]) | {"sets": len(same)} for same in alike(found)])
-    show(found)
+    show(found, rows)
     if exceeding := [row for row in found if row["error"] > 1]:
         raise SystemExit(f"{len(exceeding)} sets exceed tol, as {exceeding[0]}")
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """Prints the histogram: a line for each type and decade of tolerances."""
-    heads = ["type", "tol from", "sets", *(f"<= {top:.1f}" for top in TOPS), "more"]
-    heads += [*(f"worst, {dtype}" for dtype in LEAST_TOL), "random, over the sums", "one result"]
-    table(heads, map(_cells, alike(rows)))
+def show(found: list[Values], path: Path | None = None) -> None:
+    """Prints and writes the worst set of each type and decade of tolerances."""
+    alike = grouped(found, lambda row: (row["kind"], row["decade"]))
+    worst = (max(same, key=lambda row: row["error"]) | {"sets": len(same)} for same in alike)
+    print_rows(kept(path, worst), COLUMNS)
 
 
-def alike(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    kinds = sorted({(row["kind"], -row["decade"]) for row in rows})
-    return [[row for row in rows if (row["kind"], -row["decade"]) == kind] for kind in kinds]
-
-
-def measured(sets: int, seed: int, each: int = EACH) -> Iterator[dict[str, Any]]:
+def measured(sets: int, seed: int, each: int = EACH) -> Iterator[Values]:
     """A row for each set, `each` of one program, over all types, precisions and decades."""
     decades = [(dtype, 10.0**-k) for dtype in LEAST_TOL for k in range(1, 13) if 10.0**-k >= LEAST_TOL[dtype] * 0.99]
     families = [(kind, *decade) for kind in (1, 2, 3) for decade in decades]
@@ -98,9 +71,7 @@ def measured(sets: int, seed: int, each: int = EACH) -> Iterator[dict[str, Any]]
         with jax.enable_x64(dtype == "complex128"):
             program = _program(rng, kind, dtype, decade)
             for _ in range(min(each, sets - at * each)):
-                one = _set(rng, program)
-                what = {"program": at, "dims": len(program.shape), "places": one.places, "values": one.values}
-                yield {**program._asdict(), **what, "points": one.used, **_errors(program, one)._asdict()}
+                yield {**program._asdict(), "program": at, "dims": len(program.shape), **_set(rng, program)}
 
 
 def _program(rng: np.random.Generator, kind: int, dtype: str, decade: float) -> Program:
@@ -125,16 +96,23 @@ def _tolerance(rng: np.random.Generator, kind: int, dtype: str, decade: float, d
     return float(min(max(tol, LEAST_TOL[dtype] * windows), 0.5))
 
 
-def _set(rng: np.random.Generator, program: Program) -> Set:
+def _set(rng: np.random.Generator, program: Program) -> Values:
+    """Errors over the tolerance of one set: of all results, and of a single one over the sum of all |inputs|."""
+    kind, tol = program.kind, program.tol
     places, values = str(rng.choice(PLACES)), str(rng.choice(VALUES))
     lowest = max((count for count in COUNTS if count < program.held), default=0) + 1
     used = int(rng.integers(lowest, program.held + 1))
-    points, sums = (_lengths if program.kind == 3 else _image)(rng, program, places)
+    points, sums = (_lengths if kind == 3 else _image)(rng, program, places)
     points[used:] = points[0]
-    phases = np.exp((2j if program.kind == 1 else -2j) * np.pi * ((points @ sums.T) % 1))
-    matrix = phases if program.kind == 2 else phases.T
-    inputs = _values(rng, values, matrix, used if program.kind != 2 else matrix.shape[1]).astype(program.dtype)
-    return Set(places, values, points, sums, inputs, matrix, used)
+    phases = np.exp((2j if kind == 1 else -2j) * np.pi * ((points @ sums.T) % 1))
+    matrix = phases if kind == 2 else phases.T
+    inputs = _values(rng, values, matrix, used if kind != 2 else matrix.shape[1]).astype(program.dtype)
+    many = used if kind == 2 else len(matrix)  # of results; the rest are copies
+    truth, found = (matrix @ inputs.astype(complex))[:many], _found(program, points, sums, inputs)[:many]
+    miss, typical = np.abs(found - truth), math.sqrt(many) * np.linalg.norm(inputs)
+    error = float(np.linalg.norm(miss) / max(np.linalg.norm(truth), typical) / tol)
+    single = float(miss.max() / np.abs(inputs).sum() / tol)
+    return {"places": places, "values": values, "points": used, "error": error, "single": single}
 
 
 def _image(rng: np.random.Generator, program: Program, places: str) -> tuple[np.ndarray, np.ndarray]:
@@ -189,39 +167,15 @@ def _values(rng: np.random.Generator, values: str, matrix: np.ndarray, used: int
     return np.where(there < used, found, 0)
 
 
-def _errors(program: Program, one: Set) -> Errors:
-    truth, found = one.matrix @ one.inputs.astype(complex), _found(program, one)
-    if program.kind == 2:
-        truth, found = truth[: one.used], found[: one.used]
-    miss, total = np.abs(found - truth), np.abs(one.inputs).sum()
-    norm, typical = np.linalg.norm(truth), math.sqrt(len(truth)) * np.linalg.norm(one.inputs)
-    random = one.values == "random" and one.used >= MANY
-    plain = float(np.linalg.norm(miss) / norm / program.tol) if random else math.nan
-    error = float(np.linalg.norm(miss) / max(norm, typical) / program.tol)
-    return Errors(error, plain, miss.max() / total / program.tol)
-
-
-def _found(program: Program, one: Set) -> np.ndarray:
-    points, tol, origin = _turns(one.points), program.tol, program.origin
+def _found(program: Program, points: np.ndarray, sums: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    turns = _turns(points)
+    how: Values = {"tol": program.tol, "origin": program.origin}
     if program.kind == 1:
-        return np.asarray(mf.nufftn_adjoint(one.inputs, points, program.shape, tol=tol, origin=origin)).reshape(-1)
+        return np.asarray(mf.nufftn_adjoint(inputs, turns, program.shape, **how)).reshape(-1)
     if program.kind == 2:
-        return np.asarray(mf.nufftn(one.inputs.reshape(program.shape), points, tol=tol, origin=origin))
-    return np.asarray(mf.nufftn_type3(one.inputs, one.points, _turns(one.sums), tol=tol))
+        return np.asarray(mf.nufftn(inputs.reshape(program.shape), turns, **how))
+    return np.asarray(mf.nufftn_type3(inputs, points, _turns(sums), tol=program.tol))
 
 
 def _turns(points: np.ndarray) -> mf.Scattered:
     return mf.Scattered.lengths(points)  # also cycles per sample, but never read as radians
-
-
-def _cells(rows: list[dict[str, Any]]) -> list[str]:
-    """Sets of a type and a decade of tolerances by their error over `tol`."""
-    bins = np.bincount(np.searchsorted(TOPS, [row["error"] for row in rows]), minlength=len(TOPS) + 1)
-    worst = [_worst(row["error"] for row in rows if row["dtype"] == dtype) for dtype in LEAST_TOL]
-    more = [_worst(row[name] for row in rows) for name in ("plain", "single")]
-    return [str(rows[0]["kind"]), f"{rows[0]['decade']:.0e}", str(len(rows)), *map(str, bins), *worst, *more]
-
-
-def _worst(numbers: Iterable[float]) -> str:
-    found = [number for number in numbers if not math.isnan(number)]
-    return f"{max(found):.2f}" if found else "-"

@@ -18,8 +18,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 PROGRAMS = ("ip", "tc", "unshare", "nsenter", "setpriv", "munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo")
 PATIENCE = 90.0  # seconds until all nodes are up, or down
@@ -88,87 +89,25 @@ def missing() -> str:
     return f"no network namespaces can be made and shaped: {made.stderr.strip()}" if made.returncode else ""
 
 
-class Nodes:
-    """A context: up to nine nodes at its start, nothing left at its end. `rate` is that of a node, as `tc` reads it."""
+class Nodes(NamedTuple):
+    """Nodes that are up. `inside` starts a command on the head."""
 
-    def __init__(self, count: int = 4, rate: str = "1gbit") -> None:
-        self.names = tuple(f"node{i}" for i in range(1, count + 1))
-        self._rate = rate
-
-    def __enter__(self) -> "Nodes":
-        self._folder = tempfile.TemporaryDirectory(prefix="nodes-", ignore_cleanup_errors=True)
-        self.folder = Path(self._folder.name)
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if hasattr(self, "_first"):
-            for child in self._children():
-                os.kill(child, signal.SIGKILL)  # process 1 of the namespace, and so all of it
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._first.wait(PATIENCE)
-            self._first.kill()
-        self._folder.cleanup()
-
-    def _start(self) -> None:
-        many = range(1, len(self.names) + 1)
-        nodes = "\n".join(f"NodeName=node{i} NodeAddr=10.77.0.1{i} CPUs={CPUS}" for i in many)
-        hosts = ["127.0.0.1 localhost", "10.77.0.1 head", *(f"10.77.0.1{i} node{i}" for i in many)]
-        each = (NODE.format(i=i, rate=self._rate, burst=BURST) for i in many)
-        script = "".join([HEAD.format(folder=self.folder), *each, "exec slurmctld -D\n"])
-        for name in ("state", *self.names):
-            (self.folder / name).mkdir()
-        (self.folder / "slurm.conf").write_text(SLURM.format(folder=self.folder, nodes=nodes))
-        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # none is mounted; none is used
-        (self.folder / "hosts").write_text("\n".join(hosts) + "\n")
-        (self.folder / "key").write_bytes(os.urandom(128))
-        (self.folder / "key").chmod(0o600)
-        self.environment = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
-        self.environment["PATH"] = PATH + self.environment["PATH"]
-        own = ["setpriv", "--pdeathsig", "KILL", "unshare", *INSIDE, "--fork", "--kill-child", "--mount-proc"]
-        with open(self.folder / "log", "w") as log:
-            self._first = subprocess.Popen(
-                [*own, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
-            )
-        self._wait()
-
-    def _children(self) -> list[int]:
-        own = Path(f"/proc/{self._first.pid}/task/{self._first.pid}/children")
-        return list(map(int, own.read_text().split())) if own.exists() else []
-
-    def _wait(self) -> None:
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and self._first.poll() is None:
-            time.sleep(0.5)
-            if not (children := self._children()):
-                continue
-            self._inside = ["nsenter", "--target", str(children[0]), "--net", "--uts", "--mount", "--pid"]
-            states = self.run("sinfo -h -N -o %T", check=False).stdout.split()
-            if states == ["idle"] * len(self.names):
-                return
-        logs = "\n".join(path.read_text()[-2000:] for path in sorted(self.folder.glob("*log")))
-        raise RuntimeError(f"the nodes did not start within {PATIENCE:.0f} s:\n{logs}")
+    folder: Path
+    environment: dict[str, str]
+    inside: list[str]
 
     def run(
         self,
         command: str,
         *,
-        node: str = "",
         folder: Path | None = None,
         seconds: float = 60.0,
         check: bool = True,
         more: Mapping[str, str] = {},
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a shell command on the head, or on a node, and ends it with all it started after so many seconds."""
-        own = ["ip", "netns", "exec", node, "unshare", "--uts", "sh", "-c"] if node else ["sh", "-c"]
-        text = f"hostname {node}; {command}" if node else command
-        text = f"cd {shlex.quote(str(folder or self.folder))}; {text}"
+        """Runs a shell command on the head, and ends it with all it started after so many seconds."""
         process = subprocess.Popen(
-            [*self._inside, *own, text],
+            [*self.inside, "sh", "-c", f"cd {shlex.quote(str(folder or self.folder))}; {command}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -186,8 +125,56 @@ class Nodes:
             raise RuntimeError(f"{command} ended with {process.returncode}:\n{out}{err}")
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
-    def sent_bytes(self) -> dict[str, int]:
-        """Bytes that each node has sent to others since its start, headers too."""
-        read = "cat /sys/class/net/to{}/statistics/rx_bytes"
-        command = "; ".join(read.format(name.removeprefix("node")) for name in self.names)
-        return dict(zip(self.names, map(int, self.run(command).stdout.split()), strict=True))
+
+@contextlib.contextmanager
+def started(count: int = 4, rate: str = "1gbit") -> Iterator[Nodes]:
+    """Up to nine nodes at its start, nothing left at its end. `rate` is that of a node, as `tc` reads it."""
+    with tempfile.TemporaryDirectory(prefix="nodes-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        _configure(folder, [f"node{i}" for i in range(1, count + 1)])
+        each = (NODE.format(i=i, rate=rate, burst=BURST) for i in range(1, count + 1))
+        script = "".join([HEAD.format(folder=folder), *each, "exec slurmctld -D\n"])
+        environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": PATH + os.environ["PATH"]}
+        own = ["setpriv", "--pdeathsig", "KILL", "unshare", *INSIDE, "--fork", "--kill-child", "--mount-proc"]
+        with open(folder / "log", "w") as log:
+            first = subprocess.Popen(
+                [*own, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+        try:
+            yield _ready(first, count, folder, environment)
+        finally:
+            for child in _children(first):
+                os.kill(child, signal.SIGKILL)  # process 1 of the namespace, and so all of it
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                first.wait(PATIENCE)
+            first.kill()
+
+
+def _configure(folder: Path, names: Sequence[str]) -> None:
+    addresses = {name: f"10.77.0.1{i}" for i, name in enumerate(names, 1)}
+    nodes = "\n".join(f"NodeName={name} NodeAddr={address} CPUs={CPUS}" for name, address in addresses.items())
+    hosts = {"localhost": "127.0.0.1", "head": "10.77.0.1", **addresses}
+    for name in ("state", *names):
+        (folder / name).mkdir()
+    (folder / "slurm.conf").write_text(SLURM.format(folder=folder, nodes=nodes))
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # none is mounted; none is used
+    (folder / "hosts").write_text("".join(f"{address} {name}\n" for name, address in hosts.items()))
+    (folder / "key").write_bytes(os.urandom(128))
+    (folder / "key").chmod(0o600)
+
+
+def _ready(first: "subprocess.Popen[bytes]", count: int, folder: Path, environment: dict[str, str]) -> Nodes:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and first.poll() is None:
+        time.sleep(0.5)
+        if children := _children(first):
+            nodes = Nodes(folder, environment, ["nsenter", "--target", str(children[0]), *INSIDE])
+            if nodes.run("sinfo -h -N -o %T", check=False).stdout.split() == ["idle"] * count:
+                return nodes
+    logs = "\n".join(path.read_text()[-2000:] for path in sorted(folder.glob("*log")))
+    raise RuntimeError(f"the nodes did not start within {PATIENCE:.0f} s:\n{logs}")
+
+
+def _children(first: "subprocess.Popen[bytes]") -> list[int]:
+    own = Path(f"/proc/{first.pid}/task/{first.pid}/children")
+    return list(map(int, own.read_text().split())) if own.exists() else []

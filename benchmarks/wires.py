@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -25,8 +25,8 @@ import meshfft as mf
 from meshfft.collectives.wires import WIRES
 from meshfft.numerics.dtypes import TIERS
 
-from .common import cpu_devices, mesh_of, noise, numbers, relative, table
-from .rows import write
+from .common import cpu_devices, mesh_of, noise, numbers, print_rows, relative
+from .rows import Values, kept
 from .timing import timed
 
 PROCESSES = 2
@@ -39,7 +39,6 @@ ELLIPSES = (
     (0.2, 0.1, 0.1, 0.3, 0.3),
     (-0.2, -0.3, 0.2, 0.1, 0.1),
 )
-Row = dict[str, Any]
 HIDDEN = typer.Option(hidden=True)
 
 
@@ -60,22 +59,14 @@ def main(
         own = (sys.executable, "-m", "benchmarks", *sys.argv[1:], "--limited")
         os.execvp("unshare", ("unshare", "-rn", "sh", "-c", f'{SLOW.format(rate)} && exec "$0" "$@"', *own))
     elif what == "loopback":
-        found = [{**row, "rate": rate} for row in loopback(rounds, size)]
-        for row in found:
-            print(_words(row))
-        write(rows, found)
+        print_rows(kept(rows, ({**row, "rate": rate} for row in loopback(rounds, size))))
     elif what == "accuracy":
-        found = list(accuracy(numbers(sizes)))
-        heads = ("n", "method", "precision", "wire", "error_expected", *FIELDS)
-        table(
-            heads, ([*(row[name] for name in heads[:4]), *(f"{row[name]:.1e}" for name in heads[4:])] for row in found)
-        )
-        write(rows, found)
+        print_rows(kept(rows, accuracy(numbers(sizes))))
     else:
         raise SystemExit(f"{what!r} is not measured here: give loopback or accuracy")
 
 
-def loopback(rounds: int, size: int) -> list[Row]:
+def loopback(rounds: int, size: int) -> list[Values]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     own = [sys.executable, "-m", "benchmarks", "wires", "loopback", "--rounds", str(rounds), "--size", str(size)]
@@ -112,8 +103,7 @@ def _there_and_back(plan: mf.Plan, x: jax.Array) -> jax.Array:
     return plan.inverse(jax.block_until_ready(plan(x)))
 
 
-def accuracy(sizes: tuple[int, ...]) -> Iterator[Row]:
-    """A row for each tier and wire and each N: the errors of all fields, and the printed bound."""
+def accuracy(sizes: tuple[int, ...]) -> Iterator[Values]:
     cpu_devices(wide=True)
     mesh, spec = mesh_of((8,)), P(None, "x")
     ways = [("kdft", tier, "exact") for tier in TIERS]
@@ -125,7 +115,7 @@ def accuracy(sizes: tuple[int, ...]) -> Iterator[Row]:
             continue
         given = fields(n).astype(np.complex128 if tier == "float64" or TIERS[tier].slices else np.complex64)
         truth = np.fft.fft(given.astype(np.clongdouble))
-        how: dict[str, Any] = {"method": method, "precision": tier, "wire": wire, "axes": (1,)}
+        how: Values = {"method": method, "precision": tier, "wire": wire, "axes": (1,)}
         plan = mf.plan(given.shape, mesh=mesh, spec=spec, dtype=given.dtype, **how)
         errors = map(relative, mf.gather(plan(mf.shard(given, mesh, spec))), truth)
         row = {"n": n, "method": method, "precision": tier, "wire": wire, "error_expected": plan.error}
@@ -141,10 +131,3 @@ def fields(n: int) -> np.ndarray:
     picture = sum(by * (((down - y) / a) ** 2 + ((across - x) / b) ** 2 <= 1) for y, x, a, b, by in ELLIPSES)
     smooth = np.fft.ifft(other * 10 ** (-DECADES * k / k.max()))
     return np.stack([white, smooth, spike, np.ravel(picture).astype(complex)])
-
-
-def _words(row: Row) -> str:
-    least, middle, cpu = min(row["seconds"]), float(np.median(row["seconds"])), min(row["seconds_of_cpu"])
-    took = f"there and back {middle:.3f} s (least {least:.3f}, of CPU {cpu:.3f})"
-    errors = f"error back {row['error_back']:.1e}, of one way below {row['error_expected']:.1e}"
-    return f"{row['wire']:9} {row['bytes_each_way'] / 1e6:6.1f} MB each way, {took}, {errors}"

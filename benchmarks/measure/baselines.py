@@ -12,7 +12,7 @@ from meshfft.extras import installed
 from meshfft.operators.transform import KINDS
 
 from . import on_cores, on_devices
-from .cases import POINTS, Case, Task, balanced, case_of
+from .cases import Case, Task, balanced
 from .data import Data, Place, Prepared
 
 MESHFFT, SLAB, PENCIL = "meshfft", "slab", "pencil"
@@ -21,8 +21,6 @@ Ways = Callable[[Task, Meshes, int], list[Case]]
 
 
 class Baseline(NamedTuple):
-    """One library."""
-
     name: str
     what: tuple[str, ...]  # the kinds of transform it does
     prepare: Callable[[Case, Data, Place], Prepared]
@@ -32,7 +30,7 @@ class Baseline(NamedTuple):
 
     def cases(self, task: Task, meshes: Meshes, cores: int) -> list[Case]:
         """Its variants for a task; a single one if it cannot do it, to report that."""
-        return [case_of(task, self.name)] if self.missing(task.what) else self.ways(task, meshes, cores)
+        return [Case(task, self.name)] if self.missing(task.kind) else self.ways(task, meshes, cores)
 
     def missing(self, what: str) -> str | None:
         """Why it cannot do a kind of transform; None where it can."""
@@ -42,68 +40,54 @@ class Baseline(NamedTuple):
         return f"{absent[0]} is not installed: pip install {' '.join(self.packages)}" if absent else None
 
 
-def names_for(what: str) -> list[str]:
-    """The baselines beside meshfft: those for random points, or all for grids."""
-    others = {name: one for name, one in BASELINES.items() if name != MESHFFT}
-    return [name for name, one in others.items() if (POINTS in one.what) == (what == POINTS)]
-
-
 def prepare(case: Case, data: Data, place: Place) -> Prepared:
     baseline = BASELINES[case.library]
-    if reason := baseline.missing(case.task.what):
+    if reason := baseline.missing(case.task.kind):
         raise ValueError(reason)
     return baseline.prepare(case, data, place)
 
 
 def _alone(name: str) -> Ways:
-    return lambda task, meshes, cores: [case_of(task, name)]
+    return lambda task, meshes, cores: [Case(task, name)]
 
 
 def _threaded(name: str) -> Ways:
     hows = (on_cores.ONE, on_cores.THREADS)
-    return lambda task, meshes, cores: [case_of(task, name, method=how) for how in hows[: 1 + (cores > 1)]]
+    return lambda task, meshes, cores: [Case(task, name, method=how) for how in hows[: 1 + (cores > 1)]]
 
 
 def _sharded(name: str) -> Ways:
-    return lambda task, meshes, cores: [case_of(task, name, mesh) for mesh in meshes if math.prod(mesh) > 1]
+    return lambda task, meshes, cores: [Case(task, name, mesh) for mesh in meshes if math.prod(mesh) > 1]
 
 
 def _decomposed(task: Task, meshes: Meshes, cores: int) -> list[Case]:
     """jaxDecomp on every mesh of two axes with as many devices, with both settings of its result."""
-    counts = dict.fromkeys(case_of(task, "jaxdecomp", mesh).devices for mesh in meshes)
+    counts = dict.fromkeys(Case(task, "jaxdecomp", mesh).devices for mesh in meshes)
     pairs = [(p, count // p) for count in counts for p in range(1, count + 1) if count % p == 0]
     hows = (on_devices.CONTIGUOUS, on_devices.AS_IT_LIES)
-    return [case_of(task, "jaxdecomp", pair, method=how) for pair in pairs for how in hows]
+    return [Case(task, "jaxdecomp", pair, method=how) for pair in pairs for how in hows]
 
 
 def _ranked(task: Task, meshes: Meshes, cores: int) -> list[Case]:
     """mpi4py-fft on a rank for each core; on a prime number a pencil is a slab, a dimension at a time."""
     pencil = balanced(cores, 2) if len(task.shape) > 2 else (1, cores)
-    return [case_of(task, "mpi4py-fft", grid, method=how) for how, grid in ((SLAB, (cores,)), (PENCIL, pencil))]
-
-
-def _on_ranks(case: Case, data: Data, place: Place) -> Prepared:
-    if len(case.shape) < 2:
-        raise ValueError("it does two dimensions and more")
-    if place.ranks is None:
-        raise ValueError("no MPI ranks can be started here")
-    return place.ranks.prepare(case, data)
+    return [Case(task, "mpi4py-fft", grid, method=how) for how, grid in ((SLAB, (cores,)), (PENCIL, pencil))]
 
 
 _REAL = ("fft", "rfft")
+_MPI = ("mpi4py", "mpi4py_fft"), ("mpi4py", "mpi4py-fft")
 _ALL = (
-    Baseline(MESHFFT, (*KINDS, POINTS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",)),
+    Baseline(MESHFFT, tuple(KINDS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",)),
     Baseline("jnp-sharded", (*_REAL, "dct-2"), on_devices.prepare_jnp, _sharded("jnp-sharded"), (), ("jax",)),
     Baseline("swirl-lm", ("fft",), on_devices.prepare_swirl, _sharded("swirl-lm"), (), ("jax",)),
     Baseline("jnp", (*_REAL, "dct-2"), on_devices.prepare_jnp, _alone("jnp"), (), ("jax",)),
     Baseline(
         "jaxdecomp", ("fft",), on_devices.prepare_jaxdecomp, _decomposed, ("jaxdecomp",), ("jaxdecomp", "packaging")
     ),
-    Baseline("mpi4py-fft", _REAL, _on_ranks, _ranked, ("mpi4py", "mpi4py_fft"), ("mpi4py", "mpi4py-fft")),
+    Baseline("mpi4py-fft", _REAL, lambda case, data, place: place.on_ranks(case, data), _ranked, *_MPI),
     Baseline("scipy", tuple(KINDS), on_cores.prepare_scipy, _threaded("scipy"), ("scipy",), ("scipy",)),
     Baseline("fftw", (*_REAL, *on_cores.FFTW_TRIG), on_cores.prepare_fftw, _threaded("fftw"), ("pyfftw",), ("pyfftw",)),
     Baseline("mkl", _REAL, on_cores.prepare_mkl, _alone("mkl"), ("mkl_fft",), ("mkl_fft",)),
-    Baseline("finufft", (POINTS,), on_cores.prepare_finufft, _alone("finufft"), ("finufft",), ("finufft",)),
 )
 BASELINES = {baseline.name: baseline for baseline in _ALL}
 SCALING = ("jnp-sharded", "jaxdecomp", "mpi4py-fft")  # take a number of devices or ranks

@@ -1,41 +1,24 @@
-"""Cases: a task, and a library with its options; plain values that a file can hold.
+"""Cases: a task, which all baselines share, and a library with its options; plain values that a file can hold."""
 
-task    shape, type, kind, and samples at random points: what all baselines share
-case    a task, a library, and its way: mesh, method, order, precision, ring
-"""
-
-import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from meshfft.layout.layout import AXES
 
-POINTS = "points"  # the kind of a transform at random points
+from ..rows import Values
 
 
 class Task(NamedTuple):
-    """A task; `samples` are numbers of random points along each dimension, empty for uniform ones."""
-
     shape: tuple[int, ...]
     dtype: str = "complex64"
     kind: str = "fft"
-    samples: tuple[int, ...] = ()
-
-    @property
-    def what(self) -> str:
-        """The kind, or POINTS."""
-        return POINTS if self.samples else self.kind
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One way to do a task; order, precision and ring are meshfft's."""
 
+    task: Task
     library: str  # meshfft, or a baseline by its name in the table
-    shape: tuple[int, ...]
-    dtype: str = "complex64"
-    kind: str = "fft"
-    samples: tuple[int, ...] = ()
     mesh: tuple[int, ...] = ()  # devices, or MPI ranks, along axes; axis i cuts dimension i; empty for one
     method: str = ""  # meshfft's, or what distinguishes two cases of a baseline
     order: str = ""
@@ -43,33 +26,16 @@ class Case:
     ring: str = ""
 
     @property
-    def task(self) -> Task:
-        return Task(self.shape, self.dtype, self.kind, self.samples)
-
-    @property
     def spec(self) -> tuple[str | None, ...]:
-        return tuple(AXES[: len(self.mesh)]) + (None,) * (len(self.shape) - len(self.mesh)) if self.mesh else ()
+        return tuple(AXES[: len(self.mesh)]) + (None,) * (len(self.task.shape) - len(self.mesh)) if self.mesh else ()
 
     @property
     def devices(self) -> int:
         return math.prod(self.mesh)
 
-    @property
-    def name(self) -> str:
-        precision = "" if self.precision == "default" else self.precision
-        return " ".join(filter(None, (self.library, self.method, self.ring, self.order, precision)))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "spec": self.spec, "devices": self.devices}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Case":
-        names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{name: _frozen(values[name]) for name in names if name in values})
-
-
-def case_of(task: Task, library: str, mesh: tuple[int, ...] = (), **way: Any) -> Case:
-    return Case(library, *task, mesh=mesh, **way)
+    def to_dict(self) -> Values:
+        own: Values = self._asdict()
+        return {"library": self.library, **own.pop("task")._asdict(), **own, "spec": self.spec, "devices": self.devices}
 
 
 def balanced(count: int, parts: int) -> tuple[int, ...]:
@@ -84,7 +50,3 @@ def usual_meshes(count: int, ndim: int) -> list[tuple[int, ...]]:
     """Slab, pencil and block of so many devices, as far as they differ and the array has dimensions for them."""
     found = (balanced(count, parts) for parts in range(1, min(ndim, 3) + 1))
     return [mesh for mesh in found if min(mesh) > 1] or [(count,)]
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -1,12 +1,12 @@
 """Inputs and truths for a library, and a call of it that is ready to time.
 
 input    Gaussian noise from a fixed seed
-truth    scipy.fft's transform of the input in double precision; of random points a direct sum
+truth    scipy.fft's transform of the input in double precision
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from jax.sharding import Mesh, PartitionSpec
 from meshfft.layout.padded_array import PaddedArray
 from meshfft.layout.storage import stored_on
 
-from ..common import noise, powers, relative
+from ..common import noise, relative
 from ..timing import Call
 from .cases import Case, Task
 
@@ -29,9 +29,8 @@ class Data:
 
     def __init__(self, task: Task, cores: int) -> None:
         self.task = task
-        self.turns = random_turns(task.samples)
         self.x = noise(task.shape, task.dtype)
-        self.truth = sampled(self.x, self.turns) if task.samples else transformed(self.x, task.kind, cores)
+        self.truth = transformed(self.x, task.kind, cores)
         self._placed: dict[tuple[int, ...], jax.Array | PaddedArray] = {}
 
     def error(self, y: Any) -> float:
@@ -47,11 +46,6 @@ class Data:
         return self._placed[case.mesh]
 
 
-def random_turns(samples: Sequence[int]) -> tuple[np.ndarray, ...]:
-    """Frequencies in cycles per sample along each dimension, in rising order."""
-    return tuple(np.sort(np.random.default_rng(place).random(many)) for place, many in enumerate(samples))
-
-
 def transformed(x: np.ndarray, kind: str, cores: int = 1) -> np.ndarray:
     """scipy.fft's transform of one of meshfft's kinds, in double precision."""
     found: np.ndarray = scipy_call(kind)(x.astype(np.result_type(x.dtype, np.float64)), workers=cores)
@@ -65,14 +59,6 @@ def scipy_call(kind: str) -> Callable[..., np.ndarray]:
     return lambda x, **options: TRIG[name](x, type=int(number), **options)
 
 
-def sampled(x: np.ndarray, turns: Sequence[np.ndarray]) -> np.ndarray:
-    """sum_n x[n] exp(-2 pi i n t) along every dimension."""
-    y = x.astype(np.complex128)
-    for axis, t in enumerate(turns):
-        y = np.moveaxis(np.tensordot(powers(t, y.shape[axis]).astype(y.dtype), y, (1, axis)), 0, axis)
-    return y
-
-
 class Prepared(NamedTuple):
     """A case that is compiled or planned, its input in place: a call, its result's error, and what else to note."""
 
@@ -81,18 +67,12 @@ class Prepared(NamedTuple):
     facts: dict[str, Any] = {}  # noqa: RUF012
 
 
-class Ranks(Protocol):
-    """MPI ranks that sleep between calls."""
-
-    def prepare(self, case: Case, data: Data) -> Prepared: ...
-
-
 class Place(NamedTuple):
-    """Place of a computation: JAX's devices, threads, MPI ranks, and the path of the authors' program."""
+    """Place of a computation: JAX's devices, threads, what prepares MPI ranks, and the path of the authors' program."""
 
     devices: Sequence[jax.Device]
-    cores: int = 1
-    ranks: Ranks | None = None
+    cores: int
+    on_ranks: Callable[[Case, Data], Prepared]
     program: Path | None = None
 
 

@@ -10,13 +10,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
 
 from ..timing import Seconds
-from .baselines import SLAB
 from .cases import Case
 from .data import Data, Prepared
 
@@ -24,47 +25,43 @@ OPEN_MPI = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mc
 PATIENCE = 30.0  # seconds that ranks have to end
 
 
-class MpiRanks:
-    """The runs of some cases; a context, at whose end they end."""
+class MpiRanks(contextlib.ExitStack):
+    """The runs of some cases, each by `start` and options of Open MPI; a context, at whose end they end."""
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
+    def __init__(self, start: Sequence[str] = ("mpiexec",), environment: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._start, self._environment = start, environment
+        self._folder = Path(self.enter_context(tempfile.TemporaryDirectory()))
         self._runs: dict[tuple[Case, str], tuple[subprocess.Popen[str], Path, Any]] = {}
-
-    def __enter__(self) -> "MpiRanks":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for started in self._runs.values():
-            _stop(started[0])
-        self._folder.cleanup()
 
     def prepare(self, case: Case, data: Data, turns: int = 0) -> Prepared:
         """Starts the ranks of a case, which plan and check it; a call is one transform, or several round trips."""
         if shutil.which("mpiexec") is None:
             raise RuntimeError("mpiexec is not installed: on Debian apt-get install openmpi-bin")
-        if case.method != SLAB and len(case.shape) < 3:
+        if len(case.task.shape) < 2:
+            raise ValueError("it does two dimensions and more")
+        if len(case.mesh) > 1 and len(case.task.shape) < 3:
             raise RuntimeError("a pencil needs three dimensions")
         key = case, self._saved(data)
         if key not in self._runs:
             self._runs[key] = self._started(*key)
         run, log, first = self._runs[key]
-        line = f"turns {turns}\n" if turns else "run\n"
-        return Prepared(lambda: Seconds(_answer(run, log, line)), first["error"], first["versions"])
+        return Prepared(lambda: Seconds(_answer(run, log, f"{turns}\n")), first["error"], first["versions"])
 
     def _started(self, case: Case, folder: str) -> tuple[subprocess.Popen[str], Path, Any]:
-        grid = ",".join(map(str, [*case.mesh, *[1] * (len(case.shape) - len(case.mesh))]))
+        grid = ",".join(map(str, [*case.mesh, *[1] * (len(case.task.shape) - len(case.mesh))]))
         program = [sys.executable, "-P", str(Path(__file__).with_name("mpi_rank.py"))]  # -P: its folder hides no module
-        command = ["mpiexec", "-n", str(case.devices), *OPEN_MPI, *program, folder, grid, case.method]
-        log = Path(self._folder.name) / f"{len(self._runs)}.log"
+        command = [*self._start, "-n", str(case.devices), *OPEN_MPI, *program, folder, grid, case.method]
+        log = self._folder / f"{len(self._runs)}.log"
         with open(log, "w") as errors:
             run = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1
+                command, stdin=PIPE, stdout=PIPE, stderr=errors, text=True, bufsize=1, env=self._environment
             )
+        self.callback(_stop, run)
         return run, log, _answer(run, log)
 
     def _saved(self, data: Data) -> str:
-        folder = Path(self._folder.name) / re.sub(r"\W+", "-", str(tuple(data.task)))
+        folder = self._folder / re.sub(r"\W+", "-", str(tuple(data.task)))
         if not folder.exists():
             folder.mkdir()
             np.save(folder / "x.npy", data.x)

@@ -1,9 +1,8 @@
 """mpi4py-fft, started by MPI: `mpiexec -n 2 python mpi_rank.py FOLDER 2,1,1 slab`; apart from meshfft, without JAX.
 
-Prints a line of JSON with the error over all ranks. Then for every line that rank 0 reads, a forward transform, or for
-"turns 10" so many round trips in the plan's own buffers, and the seconds of the slowest rank. Between transforms no
-rank burns a core: rank 0 blocks on its input, and the rest poll, because a rank that waits in a collective of Open MPI
-spins.
+Prints a line of JSON with the error over all ranks. Then for every line that rank 0 reads, a forward transform for "0",
+or so many round trips in the plan's own buffers, and the seconds of the slowest rank. Between transforms no rank burns
+a core: rank 0 blocks on its input, and the rest poll, because a rank that waits in a collective of Open MPI spins.
 """
 
 import json
@@ -50,9 +49,9 @@ def main(folder: Path, grid: list[int], merge: bool) -> None:
     while line := wanted():
         COMM.Barrier()
         start = time.perf_counter()
-        if "turns" not in line:
+        if not (turns := int(line)):
             plan.forward(x, normalize=False)
-        for _ in range(int(line.split()[1]) if "turns" in line else 0):
+        for _ in range(turns):
             plan.forward(normalize=True)
             plan.backward(normalize=False)
         answer(COMM.allreduce(time.perf_counter() - start, op=MPI.MAX))

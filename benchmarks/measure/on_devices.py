@@ -22,13 +22,12 @@ from meshfft.extras import installed
 from meshfft.inspect.aot import compile_plan
 from meshfft.layout.layout import AXES
 from meshfft.layout.padded_array import gather
-from meshfft.operators.points import Points
 from meshfft.plans.plan import Plan
 from meshfft.plans.planning import plan
 
 from ..common import mesh_of
 from .cases import Case
-from .data import Data, Place, Prepared, random_turns, ready
+from .data import Data, Place, Prepared, ready
 
 BLOCKS = PartitionSpec(*AXES[:3])  # the authors' program takes three dimensions, each with a mesh axis
 LONGEST = 8192  # points of a shard: it reorders them by a matrix of that size squared
@@ -40,14 +39,13 @@ def plan_of(case: Case, mesh: Mesh | AbstractMesh | None = None) -> Plan:
     """The plan of a case of meshfft's, for a mesh of devices, or one that is only described."""
     described = AbstractMesh(case.mesh, tuple(AXES[: len(case.mesh)]), axis_types=(AxisType.Auto,) * len(case.mesh))
     return plan(
-        case.shape,
+        case.task.shape,
         mesh=described if mesh is None else mesh,
         spec=PartitionSpec(*case.spec),
-        dtype=case.dtype,
-        kind=case.kind,
+        dtype=case.task.dtype,
+        kind=case.task.kind,
         method=case.method,
         order=case.order,
-        points=[Points.turns(t) for t in random_turns(case.samples)] or None,
         precision=case.precision or None,
         ring=case.ring or "auto",
     )
@@ -61,13 +59,13 @@ def prepare_meshfft(case: Case, data: Data, place: Place) -> Prepared:
 def prepare_jnp(case: Case, data: Data, place: Place) -> Prepared:
     """`jnp.fft` on the first device, or of the sharded array, its result where XLA leaves it."""
     x = _placed(case, data, place) if case.mesh else jax.device_put(data.x, place.devices[0])
-    return ready(partial(jax.jit(JNP[case.kind]).lower(x).compile(), x), data)
+    return ready(partial(jax.jit(JNP[case.task.kind]).lower(x).compile(), x), data)
 
 
 def prepare_jaxdecomp(case: Case, data: Data, place: Place) -> Prepared:
     """jaxDecomp's pfft3d, whose result stays transposed: the array (Y, Z, X), or only its layout."""
-    if len(case.shape) != 3:
-        raise ValueError(f"it does three dimensions, not {len(case.shape)}")
+    if len(case.task.shape) != 3:
+        raise ValueError(f"it does three dimensions, not {len(case.task.shape)}")
     jaxdecomp = import_module("jaxdecomp")
     contiguous = case.method == CONTIGUOUS
     jax.clear_caches()  # the setting is read while tracing and is no part of jit's key
@@ -85,16 +83,16 @@ def _placed(case: Case, data: Data, place: Place) -> jax.Array:
 def prepare_swirl(case: Case, data: Data, place: Place) -> Prepared:
     if place.program is None:
         raise ValueError("is not part of meshfft: give its file, --program FILE (benchmarks/README.md)")
-    if case.dtype != "complex64" or len(case.shape) > 3:
+    if case.task.dtype != "complex64" or len(case.task.shape) > 3:
         raise ValueError("does complex64, and at most three dimensions")
-    shape, parts = ((*sizes, 1, 1)[:3] for sizes in (case.shape, case.mesh))
+    shape, parts = ((*sizes, 1, 1)[:3] for sizes in (case.task.shape, case.mesh))
     if max(n // p for n, p in zip(shape, parts, strict=True)) > LONGEST:
         raise ValueError(f"reorders by matrices: give at most {LONGEST} points of a dimension to a device")
     mesh = mesh_of(parts, place.devices)
     x = jax.device_put(data.x.reshape(shape), NamedSharding(mesh, BLOCKS))
-    compiled = swirl(place.program, mesh, len(case.shape)).lower(x).compile()
+    compiled = swirl(place.program, mesh, len(case.task.shape)).lower(x).compile()
     facts = {"program": f"sha256 {hashlib.sha256(place.program.read_bytes()).hexdigest()}"}
-    return ready(partial(compiled, x), data, facts, lambda y: np.asarray(y).reshape(case.shape))
+    return ready(partial(compiled, x), data, facts, lambda y: np.asarray(y).reshape(case.task.shape))
 
 
 def swirl(program: Path, mesh: Mesh, ndim: int = 3) -> jax.stages.Wrapped:

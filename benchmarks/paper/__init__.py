@@ -1,4 +1,1 @@
-"""The paper's evaluation: its figures and its table as rows, each with how it is known.
-
-cases -> rows (cost model) -> JSON lines -> tables, figures
-"""
+"""The paper's evaluation: cases -> rows, each with how it is known -> tables and figures."""

@@ -5,7 +5,6 @@ count only exposed time. The paper's KDFT stores its rows of V. Source: Lu et al
 Transform on TPUs", section V, Table I.
 """
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -72,8 +71,7 @@ FFT = Algorithm("FFT, natural order", "FFT", {"method": "auto", "order": "natura
 ALGORITHMS = (PAPER_KDFT, KDFT, PAPER_FFT, FFT)
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A plan of the evaluation: its figure or table, whose walk it is, the machine, and how its mesh was found."""
 
     figure: str
@@ -88,25 +86,32 @@ class Case:
 
     @property
     def seconds(self) -> Seconds:
-        return seconds(self.plan, self.algorithm)
-
-    @property
-    def name(self) -> str:
-        return f"{self.algorithm.name}, {'x'.join(map(str, self.plan.shape))}, {self.cores} cores"
+        rates = map(self.plan.machine.seconds, works(self.plan, self.algorithm))
+        found = Seconds(*map(sum, zip(*rates, strict=True)))
+        return found._replace(total=sum(found[:-1])) if self.algorithm.apart else found
 
 
 def cases(scalings: Sequence[Scaling] = SCALINGS, sizes: Sequence[int] = SIZES) -> Iterator[Case]:
     for scaling in scalings:
-        yield from _scaling_cases(scaling)
+        ways = [one for one in ALGORITHMS if one.family == scaling.family]
+        for algorithm, cores in itertools.product(ways, scaling.cores):
+            own = scaling.block if algorithm.apart else None
+            mesh = (*own, cores // math.prod(own)) if own else None
+            yield _case(scaling.name, algorithm, scaling.shape, slice_of(cores), mesh)
     for algorithm, n in itertools.product(ALGORITHMS, sizes):
-        yield _free(TABLE, algorithm, (n,) * 3, POD)
-        mesh, meshes = (SHAPE, OWN) if algorithm.apart else (BLOCKS, CUBES)
-        yield _laid(TABLE, algorithm, (n,) * 3, POD, mesh, meshes)
+        for laid in (None, SHAPE if algorithm.apart else BLOCKS):
+            yield _case(TABLE, algorithm, (n,) * 3, POD, laid)
 
 
-def seconds(made: Plan, algorithm: Algorithm) -> Seconds:
-    found = Seconds(*map(sum, zip(*map(made.machine.seconds, works(made, algorithm)), strict=True)))
-    return found._replace(total=sum(found[:-1])) if algorithm.apart else found
+def _case(
+    figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: str, mesh: tuple[int, ...] | None
+) -> Case:
+    """The case on that mesh; without one, where its algorithm is fastest, and fits if it fits on any."""
+    if mesh is not None:
+        made = plan(shape, mesh=AbstractMesh(mesh, ("x", "y", "z")), topology=topology, **algorithm.options)
+        return Case(figure, algorithm, topology, made, OWN if algorithm.apart else CUBES)
+    found = [Case(figure, algorithm, topology, one, BEST) for one in ranked(shape, topology, **algorithm.options)]
+    return min(found, key=lambda one: (one.plan.fits is False, one.seconds.total)) if algorithm.apart else found[0]
 
 
 def works(made: Plan, algorithm: Algorithm) -> list[Work]:
@@ -139,30 +144,3 @@ def slice_of(cores: int) -> str:
     chips = cores // 2
     short = 2 ** (int(math.log2(chips)) // 2)
     return f"v3:{short}x{chips // short}"
-
-
-def _scaling_cases(scaling: Scaling) -> Iterator[Case]:
-    for algorithm in (PAPER_KDFT, KDFT) if scaling.family == "KDFT" else (PAPER_FFT, FFT):
-        for cores in scaling.cores:
-            topology = slice_of(cores)
-            if algorithm.apart and scaling.block is not None:
-                mesh = (*scaling.block, cores // math.prod(scaling.block))
-                yield _laid(scaling.name, algorithm, scaling.shape, topology, mesh, OWN)
-            else:
-                yield _free(scaling.name, algorithm, scaling.shape, topology)
-
-
-def _laid(
-    figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: str, mesh: tuple[int, ...], meshes: str
-) -> Case:
-    laid = AbstractMesh(mesh, ("x", "y", "z"))
-    made = plan(shape, mesh=laid, topology=topology, **algorithm.options)
-    return Case(figure, algorithm, topology, made, meshes)
-
-
-def _free(figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: str) -> Case:
-    """The case on the mesh where its algorithm is fastest, of those where it fits if it fits any."""
-    plans = ranked(shape, topology, **algorithm.options)
-    if algorithm.apart:
-        plans = sorted(plans, key=lambda one: (one.fits is False, seconds(one, algorithm).total))
-    return Case(figure, algorithm, topology, plans[0], BEST)

@@ -1,6 +1,5 @@
-"""`python -m benchmarks paper`: the paper's evaluation, modelled, as tables, rows and figures."""
+"""`python -m benchmarks paper`: the paper's evaluation, modelled, as tables and rows."""
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +9,11 @@ from meshfft.cli import flags
 from meshfft.cli.output import guarded, print_columns, say, waiting
 
 from ..measure.words import folded
+from ..rows import read as read_rows
 from ..rows import write
 from .cases import cases
-from .figures import check_folder, draw_all
 from .modelled import known_rows, modelled_rows
-from .rows import Row, read_rows
-from .tables import Table, tables
+from .tables import tables
 
 WORDS = (
     "paper: measured by the paper, on v3:32x32. its: the paper's algorithm, on the paper's mesh and on its best one. "
@@ -26,10 +24,7 @@ WORDS = (
 @guarded
 def paper(
     rows: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")] = None,
-    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures here.")] = None,
-    read: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Print and draw the rows of this file; model nothing.")
-    ] = None,
+    read: Annotated[Path | None, typer.Option(metavar="FILE", help="Print this file's rows; model nothing.")] = None,
 ) -> None:
     """Model the evaluation of the paper on TPU v3.
 
@@ -38,26 +33,17 @@ def paper(
     if read is not None and rows is not None:
         raise ValueError("--read takes rows as they are: leave out --rows")
     flags.check_rows(rows)
-    if figures is not None:
-        check_folder(figures)
-    found = list(_collected()) if read is None else read_rows(read)
-    write(rows, (row.to_dict() for row in found))
-    drawn = draw_all(found, figures) if figures is not None else []
-    _print(tables(found))
-    say(folded(WORDS))
-    for path in [*([rows] if rows else []), *drawn]:
-        say(f"Wrote {path}.")
-
-
-def _collected() -> Iterator[Row]:
-    yield from known_rows()
-    with waiting("planning every case"):
-        made = list(cases())
-    yield from modelled_rows(made)
-
-
-def _print(found: Iterable[Table]) -> None:
-    for title, heads, lines in found:
+    if read is None:
+        with waiting("planning every case"):
+            made = list(cases())
+        found = [*known_rows(), *modelled_rows(made)]
+    else:
+        found = read_rows(read)
+    write(rows, found)
+    for title, heads, lines in tables(found):
         say(f"{title}\n")
         print_columns(heads, lines)
         say()
+    say(folded(WORDS))
+    if rows is not None:
+        say(f"Wrote {rows}.")

@@ -4,69 +4,38 @@ Every label marks its numbers as measured or modelled. Nothing is computed here.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from meshfft.atomic import replacing
-from meshfft.extras import need
-
+from ..rows import Values, find
 from .cases import MEASURED, POD, SCALINGS, TABLE, Scaling
-from .rows import Row, find
-from .tables import Entry, entries
+from .tables import entries
 
 PAPER, OWN, OURS, BLOCKS, FLOOR = "#e8743b", "#9c3d0f", "#51127c", "#3c7fb1", "#555555"
 
 
-def check_folder(folder: Path) -> None:
-    need("matplotlib", "drawing a figure")
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder: make it first, or draw elsewhere")
-
-
-def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Draws every figure that has rows, in place of older files; returns the files."""
-    figures, paths = need("matplotlib.figure", "drawing a figure"), []
-    for name, title, draw in _drawings(rows):
-        figure = figures.Figure(figsize=(6.4, 4.4), layout="constrained", dpi=150)
-        draw(figure, rows)
-        figure.suptitle(title)
-        paths.append(folder / f"{name}.png")
-        with replacing(paths[-1], overwrite=True) as temporary:
-            figure.savefig(temporary, format="png")
-    return paths
-
-
-def _drawings(rows: Sequence[Row]) -> Iterator[tuple[str, str, Callable[[Any, Sequence[Row]], None]]]:
-    for one in SCALINGS:
-        if one.block and find(rows, figure=one.name):
-            yield one.name, f"{one.title}: strong scaling on TPU v3, modelled", functools.partial(_scaling, scaling=one)
-    if find(rows, figure=TABLE, quantity="total", known="modelled"):
-        yield TABLE, f"Table I on {POD}: all but the paper's own numbers are modelled", _table
-
-
-def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
+def _scaling(figure: Any, rows: Sequence[Values], scaling: Scaling) -> None:
+    figure.set_size_inches(6.4, 4.4)
+    figure.suptitle(f"{scaling.title}: strong scaling on TPU v3, modelled")
     spot, rows = figure.subplots(), find(rows, figure=scaling.name, quantity="total")
-    names = list(dict.fromkeys(row.algorithm for row in rows))
+    names = list(dict.fromkeys(row["algorithm"] for row in rows))
     first = scaling.cores[0]
     for name, colour, mark in zip(names, (PAPER, OURS), "os", strict=False):
         mine, whose = find(rows, algorithm=name), name if name.startswith("paper") else f"meshfft's {name}"
         label = f"ideal, modelled: T_{first} / (cores / {first})" if name == names[0] else None
-        lines = [mine[0].seconds * first / row.cores for row in mine]
-        spot.plot([row.cores for row in mine], lines, color=colour, linestyle="--", linewidth=1, label=label)
-        _line(spot, mine, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
-    _measured(spot, scaling)
+        cores, lines = [row["cores"] for row in mine], [mine[0]["seconds"] * first / row["cores"] for row in mine]
+        spot.plot(cores, lines, color=colour, linestyle="--", linewidth=1, label=label)
+        seconds = [row["seconds"] for row in mine]
+        spot.plot(cores, seconds, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
+    if scaling.cores[-1] == 2048:
+        measured = MEASURED[scaling.shape[0]][scaling.family]
+        spot.plot(2048, measured, "*", color="black", markersize=11, label="paper, measured (Table I)")
     _axes(spot, scaling.cores)
 
 
-def _measured(spot: Any, scaling: Scaling) -> None:
-    if scaling.cores[-1] == 2048:
-        seconds = MEASURED[scaling.shape[0]][scaling.family]
-        spot.plot(2048, seconds, "*", color="black", markersize=11, label="paper, measured (Table I)")
-
-
-def _table(figure: Any, rows: Sequence[Row]) -> None:
+def _table(figure: Any, rows: Sequence[Values]) -> None:
     figure.set_size_inches(9, 4.6)
+    figure.suptitle(f"Table I on {POD}: all but the paper's own numbers are modelled")
     spots = figure.subplots(1, 2, sharey=True)
     for spot, family in zip(spots, ("KDFT", "FFT"), strict=True):
         _bars(spot, entries(rows, family))
@@ -76,29 +45,25 @@ def _table(figure: Any, rows: Sequence[Row]) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
 
 
-def _bars(spot: Any, lines: Sequence[Entry]) -> None:
+def _bars(spot: Any, lines: Sequence[Values]) -> None:
     bars = (
-        ("paper, measured on v3:32x32", [one.measured for one in lines], "black"),
-        ("paper's way on (4, 4, 128), modelled", [one.own for one in lines], OWN),
-        ("paper's way on its best mesh, modelled", [one.paper for one in lines], PAPER),
-        ("meshfft, blocks in and out, modelled", [one.blocks for one in lines], BLOCKS),
-        ("meshfft, best mesh, modelled", [one.meshfft for one in lines], OURS),
+        ("paper, measured on v3:32x32", [one["measured"] for one in lines], "black"),
+        ("paper's way on (4, 4, 128), modelled", [one["own"] for one in lines], OWN),
+        ("paper's way on its best mesh, modelled", [one["paper"] for one in lines], PAPER),
+        ("meshfft, blocks in and out, modelled", [one["blocks"] for one in lines], BLOCKS),
+        ("meshfft, best mesh, modelled", [one["meshfft"] for one in lines], OURS),
     )
     for place, (label, heights, colour) in enumerate(bars):
         at = [j + (place - 2) * 0.17 for j in range(len(heights))]
         spot.bar(at, [height or 0 for height in heights], 0.16, color=colour, label=label)
     starts, ends = ([j + side for j in range(len(lines))] for side in (-0.43, 0.43))
-    floors = [one.floor or 0 for one in lines]
+    floors = [one["floor"] or 0 for one in lines]
     spot.hlines(floors, starts, ends, color=FLOOR, linestyle="--", label="physical floor, modelled")
-    spot.set_xticks(range(len(lines)), [f"{one.n}^3" for one in lines])
+    spot.set_xticks(range(len(lines)), [f"{one['n']}^3" for one in lines])
     spot.set_yscale("log")
     spot.yaxis.set_major_formatter("{x:g}")
     spot.grid(axis="y", alpha=0.3)
     spot.set_axisbelow(True)
-
-
-def _line(spot: Any, rows: Sequence[Row], **look: Any) -> None:
-    spot.plot([row.cores for row in rows], [row.seconds for row in rows], **look)
 
 
 def _axes(spot: Any, cores: Sequence[int]) -> None:
@@ -110,3 +75,9 @@ def _axes(spot: Any, cores: Sequence[int]) -> None:
     spot.set(xlabel="cores", ylabel="seconds")
     spot.grid(alpha=0.3, which="both")
     spot.legend(frameon=False, fontsize="small")
+
+
+DRAWN: dict[str, Callable[..., None]] = {  # of the figures with the paper's mesh, and of Table I
+    **{one.name: functools.partial(_scaling, scaling=one) for one in SCALINGS if one.block},
+    TABLE: _table,
+}

@@ -7,100 +7,78 @@ efficiency   ideal seconds / seconds
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ..rows import Values, find, grouped
 from .cases import BEST, CUBES, FFT, KDFT, OWN, PAPER_FFT, PAPER_KDFT, POD, SCALINGS, TABLE
-from .rows import Row, find
 
 NONE = "-"
 WAYS = {"KDFT": (PAPER_KDFT, KDFT), "FFT": (PAPER_FFT, FFT)}  # the paper's, then meshfft's
 LINKS = ("permutes", "all-to-alls")
 TABLE_HEADS = ("array", "paper", "its on\n4,4,128", "its\nbest", "ours on\n8,16,16", "gain", "ours\nbest", "floor")
-SCALING_HEADS = ("cores", *("its way", "products", "links", "effi-\nciency"), *("meshfft", "links", "effi-\nciency"))
+SCALING_HEADS = ("algorithm", "cores", "seconds", "products", "links", "efficiency")
 Seconds = float | None
 
 
-class Entry(NamedTuple):
-    """One array of Table I, in seconds, modelled except for the paper's own; None for a missing number."""
-
-    family: str
-    n: int
-    measured: Seconds  # by the paper
-    own: Seconds  # the paper's algorithm on the paper's mesh
-    paper: Seconds  # and on its best one
-    blocks: Seconds  # meshfft's walk from and to blocks of all three dimensions
-    meshfft: Seconds  # and on its best mesh
-    floor: Seconds
-
-
 class Table(NamedTuple):
-    """A table: its title, its column names, and its lines as words."""
-
     title: str
     heads: Sequence[str]
     lines: list[list[str]]
 
 
-def tables(rows: Sequence[Row]) -> Iterator[Table]:
+def tables(rows: Sequence[Values]) -> Iterator[Table]:
     if found := [one for family in WAYS for one in entries(rows, family)]:
         title = f"Table I on {POD}: seconds, modelled but for the paper's own"
         yield Table(title, TABLE_HEADS, list(map(_line, found)))
     for scaling in SCALINGS:
-        if lines := _scaling(find(rows, figure=scaling.name)):
+        totals = grouped(find(rows, figure=scaling.name, quantity="total"), lambda row: row["algorithm"])
+        if lines := [_scaling(same[0]["algorithm"], one) for same in totals for one in scaled(same)]:
             yield Table(f"{scaling.title}, strong scaling on TPU v3: seconds, modelled", SCALING_HEADS, lines)
 
 
-def entries(rows: Iterable[Row], family: str) -> list[Entry]:
-    """The lines of Table I for KDFT or FFT, the largest array first."""
+def entries(rows: Iterable[Values], family: str) -> list[Values]:
+    """Seconds of Table I for KDFT or FFT, the largest array first; modelled except for `measured`, None if missing."""
     rows = find(rows, figure=TABLE, family=family)
-    sizes = sorted({row.shape[0] for row in rows}, reverse=True)
-    return [_entry(find(rows, shape=(n,) * 3), family, n) for n in sizes]
+    sizes = sorted({row["shape"][0] for row in rows}, reverse=True)
+    return [{"array": f"{family} {n}^3", "n": n, **_entry(find(rows, shape=[n] * 3), family)} for n in sizes]
 
 
-def _entry(rows: Sequence[Row], family: str, n: int) -> Entry:
+def _entry(rows: Sequence[Values], family: str) -> Values:
     its, ours = (find(rows, algorithm=way.name, quantity="total") for way in WAYS[family])
-    return Entry(
-        family,
-        n,
-        measured=_seconds(find(rows, known="published")),
-        own=_seconds(find(its, note=f"mesh: {OWN}")),
-        paper=_seconds(find(its, note=f"mesh: {BEST}")),
-        blocks=_seconds(find(ours, note=f"mesh: {CUBES}")),
-        meshfft=_seconds(find(ours, note=f"mesh: {BEST}")),
-        floor=_seconds(find(rows, algorithm=family, quantity="floor")),
-    )
+    return {
+        "measured": _seconds(find(rows, known="published")),  # by the paper
+        "own": _seconds(find(its, note=f"mesh: {OWN}")),  # the paper's algorithm on the paper's mesh
+        "paper": _seconds(find(its, note=f"mesh: {BEST}")),  # and on its best one
+        "blocks": _seconds(find(ours, note=f"mesh: {CUBES}")),  # meshfft's walk from and to blocks of all dimensions
+        "meshfft": _seconds(find(ours, note=f"mesh: {BEST}")),  # and on its best mesh
+        "floor": _seconds(find(rows, algorithm=family, quantity="floor")),
+    }
 
 
-def _line(one: Entry) -> list[str]:
-    its = [number(one.measured), number(one.own), number(one.paper)]
-    ours = [number(one.blocks), _times(one.paper, one.blocks), number(one.meshfft), number(one.floor)]
-    return [f"{one.family} {one.n}^3", *its, *ours]
+def _line(one: Values) -> list[str]:
+    its = [number(one[name]) for name in ("measured", "own", "paper", "blocks")]
+    gain = _times(one["paper"], one["blocks"])
+    return [one["array"], *its, gain, number(one["meshfft"]), number(one["floor"])]
 
 
-def _scaling(rows: Sequence[Row]) -> list[list[str]]:
-    made = find(rows, quantity="total")
-    its = [row for row in made if row.algorithm.startswith("paper")]
-    ours = {row.cores: row for row in made if row not in its}
-    if not its or not ours:
-        return []
-    lines, first = [], ours[its[0].cores]
-    for row in its:
-        if other := ours.get(row.cores):
-            found, _, *shares = _scaled(other, first)
-            lines.append([str(row.cores), *_scaled(row, its[0]), found, *shares])
-    return lines
+def scaled(rows: Sequence[Values]) -> list[Values]:
+    """Strong scaling of one algorithm, the fewest cores first: seconds, those of parts, and the efficiency."""
+    first = rows[0]["seconds"] * rows[0]["cores"]
+    found = []
+    for cores, seconds, parts in ((row["cores"], row["seconds"], row["parts"]) for row in rows):
+        own = {"products": parts.get("products"), "links": sum(parts.get(name, 0.0) for name in LINKS)}
+        found.append({"cores": str(cores), "seconds": seconds, **own, "efficiency": first / cores / seconds})
+    return found
 
 
-def _scaled(row: Row, first: Row) -> tuple[str, str, str, str]:
-    links = sum(row.parts.get(name, 0.0) for name in LINKS)
-    ideal = first.seconds * first.cores / row.cores
-    return number(row.seconds), number(row.parts.get("products")), number(links), _times(ideal, row.seconds, 2)
+def _scaling(name: str, one: Values) -> list[str]:
+    return [name, one["cores"], *(number(one[of]) for of in SCALING_HEADS[2:5]), f"{one['efficiency']:.2f}"]
 
 
-def _seconds(rows: Sequence[Row]) -> Seconds:
-    return rows[0].seconds if rows else None
+def _seconds(rows: Sequence[Values]) -> Seconds:
+    return rows[0]["seconds"] if rows else None
 
 
-def _times(one: Seconds, other: Seconds, digits: int = 1) -> str:
-    return f"{one / other:.{digits}f}" if one and other else NONE
+def _times(one: Seconds, other: Seconds) -> str:
+    return f"{one / other:.1f}" if one and other else NONE
 
 
 def number(value: Seconds) -> str:

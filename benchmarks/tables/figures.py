@@ -3,6 +3,8 @@
 accuracy.png   the error of each tier, and its bound
 plans.png      bytes at the peak over those of the plan, and seconds of plans over those of the best walk
 roofline.png   operations a second of the steps of a profiled walk, under the rates of the machine
+
+The paper's evaluation has its own (paper/figures.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +18,9 @@ from meshfft.extras import need
 from meshfft.machine.chips import CPU
 from meshfft.plans.planning import plan
 
+from ..paper.figures import DRAWN
+from ..rows import Values
 from ..wires import FIELDS
-from .text import Values
 
 DARK, ORANGE, GREY = "#51127c", "#e8743b", "#555555"
 LENGTH = 8192  # of the lines whose errors are drawn
@@ -94,4 +97,5 @@ FIGURES: dict[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "accuracy": (("wires",), _accuracy),
     "plans": (("plans", "regret"), _plans),
     "roofline": (("profile",), _roofline),
+    **{name: (("paper",), drawn) for name, drawn in DRAWN.items()},
 }

@@ -40,7 +40,7 @@ def main(
         raise SystemExit("src or benchmarks has changes, or this is no clone: commit them first")
     failed = [part.name for part in parts if not tried(part, commit)]
     fill(quotes())
-    draw({part.name: [*files.read(part.path).values()] for part in PARTS if part.path.exists()}, FIGURES)
+    draw({part.name: files.read(part.path) for part in PARTS if part.path.exists()}, FIGURES)
     if failed:
         raise SystemExit(f"without new rows: {', '.join(failed)}")
 
@@ -77,15 +77,14 @@ def marked_pages() -> list[Path]:
 
 
 class Quotes(NamedTuple):
-    """What marks can name: tables and series, the part of each, and the commits of each part's rows."""
+    """What marks can name: tables and series, and the commits of the rows of each, which tests compare."""
 
     values: dict[str, str | Series]
-    parts: dict[str, str]
     commits: dict[str, set[str]]
 
     def text(self, name: str) -> str:
         """The text of a mark; raises ValueError for a table, series or key that the rows lack."""
-        head, keys = self._split(name)
+        head, keys = self.split(name)
         found = _of(self.values, head)
         if isinstance(found, str):
             return found
@@ -95,37 +94,28 @@ class Quotes(NamedTuple):
             return f"{above / below:.3g}"
         return ", ".join(map(form, [_of(numbers, key) for key in keys.split(",")] if keys else numbers.values()))
 
-    def made_at(self, text: str) -> set[str]:
-        """The commits of all rows that a page quotes."""
-        heads = {self._split(mark[1])[0] for mark in MARK.findall(text)}
-        return set().union(*(self.commits[self.parts[head]] for head in heads & {*self.parts}))
-
-    def _split(self, name: str) -> tuple[str, str]:
+    def split(self, name: str) -> tuple[str, str]:
         head, _, keys = name.rpartition(" ")
         return (name, "") if name in self.values or name.startswith("table ") else (head, keys)
 
 
 def quotes() -> Quotes:
-    """What the rows in results/ give."""
-    found = Quotes({}, {}, {})
+    found = Quotes({}, {})
     for part in (one for one in PARTS if one.path.exists()):
-        rows = [*files.read(part.path).values()]
+        rows = files.read(part.path)
         made = dict(part.made(rows))
         found.values.update(made)
-        found.parts.update(dict.fromkeys(made, part.name))
-        found.commits[part.name] = {row["commit"] for row in rows}
+        found.commits.update({name: {row.get("commit", "") for row in rows} for name in made})
     return found
 
 
-def remade(text: str, found: Quotes, unknown: Callable[[str], Any] | None = None) -> str:
+def remade(text: str, found: Quotes, unknown: Callable[[str], Any]) -> str:
     """A page with every marked text as the rows have it; one without rows is told, and stays."""
 
     def new(mark: re.Match[str]) -> str:
         try:
             return mark[1] + found.text(mark[2]) + mark[4]
         except ValueError:
-            if unknown is None:
-                raise
             unknown(mark[2])
             return mark[0]
 

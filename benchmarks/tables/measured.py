@@ -1,19 +1,18 @@
 """Tables and series of measured rows, by part."""
 
 import itertools
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ..measure.measured import Row as Measured
+from ..measure.measured import median_of, name_of
 from ..measure.words import NONE, mesh_words, ms, shape_words
 from ..nodes import HEADS, cells
-from ..plans import BOUNDS
-from ..report import grouped
+from ..plans import MOST
+from ..rows import Values, grouped
 from ..wires import FIELDS
 from .modelled import THEIRS
-from .text import Named, Series, Values, error, extremes, hundredths, markdown, number
+from .text import Named, Series, error, extremes, hundredths, markdown, number
 
 SHAPES = {"slab (8,)": "8", "pencil (2, 4)": "2,4", "block (2, 2, 2)": "2,2,2"}
 BESIDE = {  # lines of the table beside mpi4py-fft: the length, and the program
@@ -33,16 +32,8 @@ GRIDS = {"8": ("1,8", "8,1"), "2,4": ("2,4", "4,2")}  # of jaxDecomp, that are s
 DENSE = {"dense, ms": "dense, uniform", "FFT, ms": "FFT", "finufft, ms": "finufft"}
 RATIOS, ERRORS = ("dense / FFT", "dense / finufft"), ("error, dense", "error, finufft")
 INVERSES = ("x, c64", "scaled x, c64", "x, c128", "scaled x, c128")
-SCATTERED = (
-    "points",
-    "tol",
-    "type 2, placed",
-    "finufft",
-    "type 1, placed",
-    "finufft",
-    "ratios 2, 1",
-    "errors: ours, finufft",
-)
+SCATTERED: tuple[str, ...] = ("points", "tol", *("type 2, placed", "finufft"), *("type 1, placed", "finufft"))
+SCATTERED += ("ratios 2, 1", "errors: ours, finufft")
 GPU = ("meshfft_ms", "jnp_ms", "jaxdecomp_ms", "planned_ms")
 CONVOLUTIONS = ("length", "by", "devices", "seconds", "compile", "received by a device", "temporaries", "errors")
 HERE = ("array", "mesh", "the authors' program", *("cooley-tukey", "ratio", "auto", "ratio"), "errors: theirs, ours")
@@ -50,20 +41,20 @@ HERE = ("array", "mesh", "the authors' program", *("cooley-tukey", "ratio", "aut
 
 def programs(rows: Sequence[Values]) -> Named:
     """Ratios are to mpi4py-fft's best of the same run."""
-    spent, ratios, blocks = (defaultdict[tuple[int, str], dict[str, float]](dict) for _ in range(3))
+    found = defaultdict[tuple[int, str], dict[str, tuple[float, float, float]]](dict)  # ms, ratio and blocks, by mesh
     for run in grouped(rows, lambda row: row["command"]):
         times = [(row["program"], statistics.median(row["seconds"])) for row in run]
         best = {kind: min(s for one, s in times if (one["by"], one["kind"]) == ("mpi4py-fft", kind)) for kind in KINDS}
         for one, seconds in times:
             if one["by"] == "meshfft":
                 way, mesh = (run[0]["shape"][0], one["how"]), ",".join(map(str, one["mesh"]))
-                spent[way][mesh], blocks[way][mesh] = 1e3 * seconds, one["blocks"]
-                ratios[way][mesh] = best[one["kind"]] / seconds
-    cells = {way: [_ratio(spent[way][mesh], ratios[way][mesh]) for mesh in SHAPES.values()] for way in BESIDE.values()}
-    yield "table mpi4py-fft", markdown(("ms, ratio", *SHAPES), ([words, *cells[BESIDE[words]]] for words in BESIDE))
-    yield "beside mpi4py-fft once", Series(ratios[256, "alone"], hundredths)
-    yield "beside mpi4py-fft a turn", Series(ratios[256, "a turn"], hundredths)
-    yield "programs blocks", Series({"most": max(blocks[512, "alone"].values())}, hundredths)
+                found[way][mesh] = (1e3 * seconds, best[one["kind"]] / seconds, one["blocks"])
+    lines = ([words, *(_ratio(*found[way][mesh][:2]) for mesh in SHAPES.values())] for words, way in BESIDE.items())
+    yield "table mpi4py-fft", markdown(("ms, ratio", *SHAPES), lines)
+    for kind, how in (("once", "alone"), ("a turn", "a turn")):
+        ratios = {mesh: ratio for mesh, (_, ratio, _) in found[256, how].items()}
+        yield f"beside mpi4py-fft {kind}", Series(ratios, hundredths)
+    yield "programs blocks", Series({"most": max(blocks for *_, blocks in found[512, "alone"].values())}, hundredths)
 
 
 def _ratio(milliseconds: float, ratio: float) -> str:
@@ -71,8 +62,7 @@ def _ratio(milliseconds: float, ratio: float) -> str:
 
 
 def fft(rows: Sequence[Values]) -> Named:
-    found = [row for row in map(Measured.from_dict, rows) if row.median]
-    medians = {(row.case.name, mesh_words(row.case)): row.median or math.nan for row in found}
+    medians = {(name_of(row), mesh_words(row)): median_of(row) for row in rows if row["seconds"]}
     times = {words: [medians[name, mesh] for mesh in SHAPES.values()] for words, name in OTHERS.items()}
     yield "table jnp.fft", markdown(("256^3, ms", *SHAPES), ([words, *map(ms, times[words])] for words in OTHERS))
     ours, _, theirs = times.values()
@@ -107,8 +97,7 @@ def _dense(row: Values) -> list[str]:
 
 
 def _inverse(row: Values) -> list[str]:
-    found = (row[name] for name in INVERSES)
-    return [row["points"], _condition(row["condition"]), row["solved by"], *(_short(one) for one in found)]
+    return [row["points"], _condition(row["condition"]), row["solved by"], *(_short(row[name]) for name in INVERSES)]
 
 
 def _condition(value: float) -> str:
@@ -146,7 +135,6 @@ def scattered(rows: Sequence[Values]) -> Named:
     found = [{(row["case"], row["type"]): row for row in same} for same in grouped(rows, _where)]
     yield "table scattered", markdown(SCATTERED, ([*_scattered(one)] for one in found))
     ratios = [*itertools.chain(*map(_over, found))]
-    yield "scattered over finufft", Series(extremes(ratios), "{:.1f}".format)
     yield "beside finufft", Series(extremes(1 / ratio for ratio in ratios), "{:.1f}".format)
 
 
@@ -179,22 +167,19 @@ def _convolved(row: Values) -> list[str]:
     return [str(row["length"]), row["by"], str(row["devices"]), *(f"{one:.2f} s" for one in seconds), *sizes, errors]
 
 
-def authors(values: Sequence[Values]) -> Named:
+def authors(rows: Sequence[Values]) -> Named:
     """The authors' program and ours: medians of the runs' medians, and ratios within a run."""
-    rows = [Measured.from_dict(one) for one in values]
-    yield "table here", markdown(HERE, map(_here, grouped(rows, lambda row: (row.case.task, row.case.mesh))))
-    yield "here load", Series(extremes(row.facts["load_before"] for row in rows), "{:.1f}".format)
+    yield "table here", markdown(HERE, map(_here, grouped(rows, lambda row: (shape_words(row), mesh_words(row)))))
+    yield "here load", Series(extremes(row["load_before"] for row in rows), "{:.1f}".format)
 
 
-def _here(rows: Sequence[Measured]) -> list[str]:
-    theirs, *ours = (
-        [row.median or math.nan for row in rows if way in row.case.name.split()] for way in (THEIRS, *HERE[3:7:2])
-    )
-    line = [shape_words(rows[0].case), mesh_words(rows[0].case), ms(statistics.median(theirs))]
+def _here(rows: Sequence[Values]) -> list[str]:
+    theirs, *ours = ([median_of(row) for row in rows if way in name_of(row).split()] for way in (THEIRS, *HERE[3:7:2]))
+    line = [shape_words(rows[0]), mesh_words(rows[0]), ms(statistics.median(theirs))]
     for one in ours:
         ratios = [a / b for a, b in zip(theirs, one, strict=True)]
         line += [ms(statistics.median(one)), " to ".join(dict.fromkeys(f"{x:.3g}" for x in (min(ratios), max(ratios))))]
-    errors = (max(row.error or 0.0 for row in rows if (row.case.library == THEIRS) == its) for its in (True, False))
+    errors = (max(row["error"] or 0.0 for row in rows if (row["library"] == THEIRS) == its) for its in (True, False))
     return [*line, ", ".join(map(error, errors))]
 
 
@@ -221,7 +206,7 @@ def profile(rows: Sequence[Values]) -> Named:
 def plans(rows: Sequence[Values]) -> Named:
     peaks = [row["peak"] for row in rows]
     yield "plans", Series(extremes(peaks) | {"median": statistics.median(peaks)}, hundredths)
-    exceeded = sum(one > BOUNDS["peak"][1] for one in peaks)
+    exceeded = sum(one > MOST for one in peaks)
     yield "plans number", Series({"draws": len(peaks), "exceeded": exceeded}, "{:.0f}".format)
 
 

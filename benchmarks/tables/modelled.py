@@ -4,8 +4,9 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from ..rows import Values
 from ..tpu import kernels
-from .text import Named, Series, Values, extremes, markdown, number
+from .text import Named, Series, extremes, markdown, number
 
 THEIRS = "swirl-lm"
 USUAL = ("auto", "default", "exact")
@@ -93,19 +94,14 @@ def _lost(row: Values) -> str:
 
 def cycles(rows: Sequence[Values]) -> Named:
     """Of FFT kernels; a line of `kernels.lines` has the cost of a point fifth, and XLA's over it seventh."""
-    found = dict[tuple[str, str], list[str]]()
-    for one, _ in CHIPS:
-        same = [row for row in rows if row["topology"] == one]
-        found |= {(one, line[0]): line for line in kernels.lines(same, same, one)}
-    yield "table kernels", markdown(KERNELS, (_kernel(*one, found) for one in CHIPS))
-
-
-def _kernel(topology: str, n: int, found: dict[tuple[str, str], list[str]]) -> list[str]:
-    names = (f"plane {n}x{n}", *(f"{kind} {n}" for kind in ("lane", "sublane", "first")))
-    lines = [found.get((topology, name), []) for name in names]
-    cost, over = ([line[at] if len(line) > 2 else "-" for line in lines] for at in (4, 6))
-    cost = [one if one == "-" else f"{float(one):.3f}" for one in cost]
-    return [topology.partition(":")[0], str(n), cost[0], over[0], *cost[1:], ", ".join(over[1:])]
+    lines = []
+    for topology, n in CHIPS:
+        found = {line[0]: line for line in kernels.lines([row for row in rows if row["topology"] == topology])}
+        known = [found.get(name, []) for name in (f"plane {n}x{n}", f"lane {n}", f"sublane {n}", f"first {n}")]
+        cost, over = ([line[at] if len(line) > 2 else "-" for line in known] for at in (4, 6))
+        cost = [one if one == "-" else f"{float(one):.3f}" for one in cost]
+        lines.append([topology.partition(":")[0], str(n), cost[0], over[0], *cost[1:], ", ".join(over[1:])])
+    yield "table kernels", markdown(KERNELS, lines)
 
 
 def strong(rows: Sequence[Values]) -> Named:

@@ -16,9 +16,10 @@ from meshfft.atomic import replacing
 from meshfft.extras import installed
 
 from .. import rows as files
+from ..rows import Values
 from . import measured, modelled
 from .paper import of_paper
-from .text import Named, Values
+from .text import Named
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -40,7 +41,7 @@ class Part(NamedTuple):
 
     @property
     def modelled(self) -> bool:
-        return self.minutes == 0
+        return self.minutes == 0 and bool(self.commands)
 
 
 THEIRS = f"--ring one-way --program {PROGRAM}"
@@ -83,7 +84,7 @@ PARTS = (
     Part("plans", measured.plans, _each("plans --seed 37"), 12),
     Part("tolerance", measured.tolerance, _each("tolerance"), 12),
     Part("gpu", measured.gpu, []),
-    Part("paper", of_paper, _each("paper --figures docs/figures")),
+    Part("paper", of_paper, _each("paper")),
     Part("pod", modelled.pod, POD, needs=("libtpu", PROGRAM)),
     Part("kernels", modelled.cycles, _each(f"kernels {KERNELS}"), needs=("libtpu",)),
     Part("passes", modelled.passes, _each("passes --lengths 512"), needs=("jax_cuda12_plugin",)),
@@ -119,12 +120,12 @@ def made(command: str, commit: str) -> list[Values]:
         path = Path(folder) / "rows.jsonl"
         subprocess.run([sys.executable, "-m", *shlex.split(command), "--rows", str(path)], cwd=ROOT, check=True)
         facts = {"cpu": files.cpu_model(), "cores": files.cores()}
-        rows = [facts | row for row in files.read(path).values()]
+        rows = [facts | row for row in files.read(path)]
     return [row | {"commit": commit, "command": f"python -m {command}"} for row in rows]
 
 
 def _rows(path: Path, commit: str) -> list[Values]:
-    return [row for row in files.read(path).values() if row.get("commit") == commit]
+    return [row for row in files.read(path) if row.get("commit") == commit]
 
 
 def _commands(rows: Sequence[Values]) -> set[str]:
@@ -132,5 +133,4 @@ def _commands(rows: Sequence[Values]) -> set[str]:
 
 
 def missing(part: Part) -> list[str]:
-    """Missing requirements of a part."""
     return [one for one in part.needs if not (ROOT / one).exists() and not installed(one)]

@@ -1,11 +1,10 @@
 """Series of numbers by key, and tables as text: what a mark of a page can name."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..paper.tables import number
 
-Values = dict[str, Any]
 error, hundredths = "{:.1e}".format, "{:.2f}".format
 
 

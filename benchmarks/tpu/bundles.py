@@ -1,4 +1,4 @@
-"""The static schedule of a TPU program as its compiler dumps it: VLIW bundles, trip counts, and slots used.
+"""The static schedule of a TPU program as its compiler dumps it: VLIW bundles and trip counts.
 
     cycles of a body = max(its bundles, rows that its products feed one matrix unit) + those of each loop in it * turns
 
@@ -6,10 +6,11 @@ A bundle is a cycle; waiting for DMA is not included. The bundles after a branch
 to the loop. A grid's loop whose blocks arrive by DMA runs two more iterations than the grid, which are subtracted.
 """
 
-import collections
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 # Bundles after a branch that run before it is taken (libtpu 0.0.52): the last of a loop's body stand there.
 DELAYS = {"v2": 1, "v3": 1, "v4": 1, "v5e": 4, "v5p": 4, "v6e": 4, "tpu7x": 6}
@@ -34,34 +35,20 @@ class Loop:
     inside: list["Loop"] = dataclasses.field(default_factory=list)
 
 
-@dataclasses.dataclass(frozen=True)
-class Spent:
-    """Cycles, used slots of each unit, and the number of loops with an unknown trip count."""
+class Spent(NamedTuple):
+    """Cycles, and the number of loops with an unknown trip count, which count once."""
 
     cycles: int
-    used: dict[str, int]
     unknown: int = 0
-
-    def __add__(self, other: "Spent") -> "Spent":
-        used = {unit: self.used.get(unit, 0) + other.used.get(unit, 0) for unit in {**self.used, **other.used}}
-        return Spent(self.cycles + other.cycles, used, self.unknown + other.unknown)
-
-    def times(self, turns: int | None) -> "Spent":
-        """The cost of so many iterations; of one if the number is unknown."""
-        many = 1 if turns is None else turns
-        used = {unit: many * used for unit, used in self.used.items()}
-        return Spent(many * self.cycles, used, self.unknown + (turns is None))
 
 
 class Schedule:
-    """The bundles of one HLO instruction, from two files of the dump; `delay` run after a branch before it is taken."""
+    """The bundles of one HLO instruction, from a file of the dump; `delay` run after a branch before it is taken."""
 
-    def __init__(self, text: str, slots: str, delay: int) -> None:
+    def __init__(self, text: str, delay: int) -> None:
         self.bundles, self._delay = _bundles(text), delay
-        self.capacity, self._used = _utilization(slots)
-        self._defined = {
-            found[1]: _GUARD.sub("", found[2]).strip() for one in self.bundles for found in _DEFINED.finditer(one)
-        }
+        found = (found for one in self.bundles for found in _DEFINED.finditer(one))
+        self._defined = {one[1]: _GUARD.sub("", one[2]).strip() for one in found}
         self.loops = _nested(self._loops())
 
     def spent(self) -> Spent:
@@ -70,16 +57,15 @@ class Schedule:
     def _span(self, first: int, end: int, loops: Sequence[Loop]) -> Spent:
         inside = {at for loop in loops for at in range(loop.first, loop.last + 1)}
         own = [at for at in range(first, end) if at not in inside]
-        used: collections.Counter[str] = collections.Counter()
-        rows: collections.Counter[str] = collections.Counter()
-        for at in own:
-            used.update(self._used[at] if at < len(self._used) else {})
-            for kind, unit in _PRODUCT.findall(self.bundles[at]):
-                rows[unit] += MATRIX_ROWS.get(kind, 16)
-        total = Spent(max([len(own), *rows.values()]), dict(used))
+        rows = Counter[str]()
+        for kind, unit in (product for at in own for product in _PRODUCT.findall(self.bundles[at])):
+            rows[unit] += MATRIX_ROWS.get(kind, 16)
+        cycles, unknown = max([len(own), *rows.values()]), 0
         for loop in loops:
-            total += self._span(loop.first, loop.last + 1, loop.inside).times(loop.turns)
-        return total
+            body = self._span(loop.first, loop.last + 1, loop.inside)
+            cycles += body.cycles * (1 if loop.turns is None else loop.turns)
+            unknown += body.unknown + (loop.turns is None)
+        return Spent(cycles, unknown)
 
     def _loops(self) -> Iterator[Loop]:
         starts = {number: at for at, one in enumerate(self.bundles) for number in _REGION.findall(one)}
@@ -122,17 +108,6 @@ def _bundles(text: str) -> list[str]:
         elif found:
             found[-1] += "\n" + line
     return found
-
-
-def _utilization(text: str) -> tuple[dict[str, int], list[dict[str, int]]]:
-    lines = text.splitlines()
-    at = next((i for i, line in enumerate(lines) if line.startswith("MATMUL")), None)
-    if at is None:
-        return {}, []
-    units = [unit.strip() for unit in lines[at].split(",")]
-    rows = [[int(number) for number in line.split()] for line in (lines[at + 1], *lines[at + 3 :]) if line.strip()]
-    capacity, *used = (dict(zip(units, row, strict=True)) for row in rows)
-    return capacity, used
 
 
 def _nested(loops: Iterator[Loop]) -> list[Loop]:

@@ -5,11 +5,9 @@ kernel: the error against NumPy in float64, and cycles a point by the clock, of 
 `--interpret` runs toy sizes anywhere, to test this.
 """
 
-import json
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +19,8 @@ from meshfft.tpu import price
 from meshfft.tpu.engines import RESERVED
 from meshfft.tpu.passes import passes, run
 
-from ..common import noise, numbers, relative
-from ..rows import kept
+from ..common import noise, numbers, print_rows, relative
+from ..rows import Values, kept
 from ..timing import timed
 from .kernels import by_xla
 
@@ -41,8 +39,7 @@ def main(
         raise SystemExit(f"this is a {device.device_kind}: run it on a TPU, or --interpret for toy sizes anywhere")
     cases = ((name, *case) for n in numbers(lengths) for name, case in _cases(n, points).items())
     found = ({"kernel": name, "shape": s, **measured(s, dims, chip, rounds, interpret)} for name, s, dims in cases)
-    for row in kept(rows, found, "libtpu"):
-        print(json.dumps(row), flush=True)
+    print_rows(kept(rows, found, "libtpu"))
 
 
 def _cases(n: int, points: int) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -55,7 +52,7 @@ def _cases(n: int, points: int) -> dict[str, tuple[tuple[int, ...], tuple[int, .
     }
 
 
-def measured(shape: tuple[int, ...], dims: tuple[int, ...], chip: Chip, rounds: int, interpret: bool) -> dict[str, Any]:
+def measured(shape: tuple[int, ...], dims: tuple[int, ...], chip: Chip, rounds: int, interpret: bool) -> Values:
     assert chip.scratch is not None and chip.clock is not None
     room, size = int(chip.scratch.value) - RESERVED, math.prod(shape)
     planes = [noise(shape, "float32", seed) for seed in (0, 1)]

@@ -28,7 +28,7 @@ from meshfft.tpu.passes import passes, run, supports
 
 from ..common import numbers
 from ..common import table as print_table
-from ..rows import circumstances, kept
+from ..rows import Values, circumstances, kept
 from .scheduled import schedules
 
 POINTS = 2**23
@@ -37,9 +37,7 @@ COMPARED = "256,512,1000,1024,4096,8192"
 KINDS = "lane,sublane,first,plane,halflane,reallane,halfplane,realplane"
 REAL = {"halflane": "lane", "reallane": "lane", "halfplane": "plane", "realplane": "plane"}  # to half spectra, and back
 TOPOLOGIES = "v2:2x2,v3:2x2,v4:2x2x1,v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1"
-UNITS = ("VALU", "XLU", "VLOAD", "VSTORE")
-COLUMNS = ("bundles", "memory", "beside", "cost", "XLA", "XLA / cost", "units")
-Row = dict[str, Any]
+COLUMNS = ("bundles", "memory", "beside", "cost", "XLA", "XLA / cost")
 Bundles = dict[str, dict[str, dict[str, float]]]  # by chip, kind and lengths
 
 
@@ -51,16 +49,16 @@ def main(
     table: Path | None = None,
     rows: Path | None = None,
 ) -> None:
-    made = list[Row]()
+    made = list[Values]()
     for one in (topology or (TOPOLOGIES if table else "v5e:2x2")).split(","):
         many = numbers(lengths or (LENGTHS if table else COMPARED))
         made += kept(rows, compiled(one, many, kinds.split(","), by.split(",")), "libtpu")
-        print_table((one, *COLUMNS), lines([row for row in made if row["topology"] == one], made, one))
+        print_table((one, *COLUMNS), lines([row for row in made if row["topology"] == one]))
     if table:
         write(table, made)
 
 
-def compiled(topology: str, lengths: Sequence[int], kinds: Sequence[str], makers: Sequence[str]) -> Iterator[Row]:
+def compiled(topology: str, lengths: Sequence[int], kinds: Sequence[str], makers: Sequence[str]) -> Iterator[Values]:
     chip = chip_of(topology)
     for by in makers:
         jobs = [job(by, kind, n, chip) for n in lengths for kind in kinds if by == "kernel" or kind != "plane"]
@@ -72,7 +70,7 @@ def chip_of(topology: str) -> Chip:
     return CHIPS[topology.partition(":")[0]]
 
 
-def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
+def job(by: str, kind: str, length: int, chip: Chip) -> Values:
     """Arguments of `program`: about POINTS numbers in a shape that suits the kind."""
     complex_kind = REAL.get(kind, kind)
     lengths = (length, length) if complex_kind == "plane" else (length,)
@@ -109,20 +107,20 @@ def program(
 
 
 def _real(by: str, kind: str, shape: Sequence[int], room: int) -> tuple[Callable[..., Any], list[Sequence[int]]]:
-    """Between real arrays of that shape and half spectra."""
     many, onto = 2 if REAL[kind] == "plane" else 1, kind.startswith("real")
-    axes = tuple(range(-many, 0))
-    if by == "kernel" and real_kernel(shape, many, -1, room, onto) is None:
-        raise ValueError(f"no kernel of {tuple(shape[-many:])}")
+    axes, half = tuple(range(-many, 0)), (*shape[:-1], shape[-1] // 2 + 1)
+    if by == "kernel":
+        if real_kernel(shape, many, -1, room, onto) is None:
+            raise ValueError(f"no kernel of {tuple(shape[-many:])}")
+        run = partial(real_fft, many=many, length=shape[-1], sign=1 if onto else -1, room=room, onto_real=onto)
+        return (lambda re, im: run((re, im))[0], [half] * 2) if onto else (lambda x: run((x,)), [shape])
     if not onto:
-        to_half = partial(real_fft, many=many, length=shape[-1], sign=-1, room=room, onto_real=False)
-        return (lambda *x: to_half(x)) if by == "kernel" else lambda x: _planes(jnp.fft.rfftn(x, axes=axes)), [shape]
-    to_real = partial(real_fft, many=many, length=shape[-1], sign=1, room=room, onto_real=True)
+        return lambda x: _planes(jnp.fft.rfftn(x, axes=axes)), [shape]
 
-    def real_by_xla(re: jax.Array, im: jax.Array) -> jax.Array:
+    def to_real(re: jax.Array, im: jax.Array) -> jax.Array:
         return jnp.fft.irfftn(jax.lax.complex(re, im), tuple(shape[-many:]), axes=axes, norm="forward")
 
-    return (lambda *x: to_real(x)[0]) if by == "kernel" else real_by_xla, [(*shape[:-1], shape[-1] // 2 + 1)] * 2
+    return to_real, [half] * 2
 
 
 def by_xla(re: jax.Array, im: jax.Array, dims: Sequence[int]) -> Planes:
@@ -133,44 +131,38 @@ def _planes(block: jax.Array) -> Planes:
     return block.real, block.imag
 
 
-def lines(recorded: Sequence[Row], rows: Sequence[Row], topology: str) -> Iterator[list[str]]:
-    xla = {(row["kind"], *row["lengths"]): _each(row) for row in recorded if row["by"] == "xla" and _good(row)}
-    for row in rows:
-        if row["topology"] == topology and row["by"] != "xla":
-            name = f"{row['kind']} {'x'.join(map(str, row['lengths']))}"
-            reason = row.get("error", "turns of a loop are not known")
-            yield [name, *(_cells(row, xla, chip_of(topology)) if _good(row) else [reason])]
+def lines(rows: Sequence[Values]) -> Iterator[list[str]]:
+    """A line for each kernel of one chip, beside XLA's FFT; a plane beside a sublane and a lane."""
+    xla = {(row["kind"], *row["lengths"]): _each(row) for row in rows if row["by"] == "xla" and _good(row)}
+    for row in (row for row in rows if row["by"] != "xla"):
+        kind, lengths = row["kind"], row["lengths"]
+        parts = [("sublane", lengths[0]), ("lane", lengths[1])] if kind == "plane" else [(kind, *lengths)]
+        other = sum(xla[part] for part in parts) if all(part in xla for part in parts) else None
+        reason = row.get("error", "turns of a loop are not known")
+        yield [f"{kind} {'x'.join(map(str, lengths))}", *(_cells(row, other) if _good(row) else [reason])]
 
 
-def _cells(row: Row, xla: dict[tuple[Any, ...], float], chip: Chip) -> list[str]:
-    kind, lengths, passes = row["kind"], tuple(row["lengths"]), row["passes"]
-    bundles = [one["bundles"] / math.prod(row["shape"]) for one in passes]
-    memory, beside = _memory(row, chip), _each(row)
-    cost = sum(map(max, bundles, memory)) + beside
-    parts = [("sublane", lengths[0]), ("lane", lengths[1])] if kind == "plane" else []
-    known = [xla.get(part) for part in parts] if parts and (kind, *lengths) not in xla else [xla.get((kind, *lengths))]
-    other = sum(one for one in known if one) if all(known) else 0.0
-    units = " ".join(f"{unit} {max(one['slots'].get(unit, 0) for one in passes):.2f}" for unit in UNITS)
-    names = " + ".join(f"{one:.4f}" for one in bundles)
-    beyond = [f"{other:.4f}", f"{other / cost:.1f}"] if other else ["-", "-"]
-    return [names, f"{sum(memory):.4f}", f"{beside:.4f}", f"{cost:.4f}", *beyond, units]
-
-
-def _memory(row: Row, chip: Chip) -> list[float]:
+def _cells(row: Values, other: float | None) -> list[str]:
+    chip, points, passes = chip_of(row["topology"]), math.prod(row["shape"]), row["passes"]
     assert chip.clock is not None
-    rate = chip.memory.value / chip.clock.value * math.prod(row["shape"])
-    return [one["bytes"] / rate for one in row["passes"]]
+    bundles = [one["bundles"] / points for one in passes]
+    memory = [one["bytes"] * chip.clock.value / chip.memory.value / points for one in passes]
+    beside = _each(row)
+    cost = sum(map(max, bundles, memory)) + beside
+    names = " + ".join(f"{one:.4f}" for one in bundles)
+    beyond = ["-", "-"] if other is None else [f"{other:.4f}", f"{other / cost:.1f}"]
+    return [names, f"{sum(memory):.4f}", f"{beside:.4f}", f"{cost:.4f}", *beyond]
 
 
-def _good(row: Row) -> bool:
+def _good(row: Values) -> bool:
     return "error" not in row and not any(one["unknown"] for one in row.get("passes", ()))
 
 
-def _each(row: Row) -> float:
+def _each(row: Values) -> float:
     return float(row["estimate"]) / math.prod(row["shape"])
 
 
-def write(path: Path, rows: Sequence[Row]) -> None:
+def write(path: Path, rows: Sequence[Values]) -> None:
     """Writes bundles a point by chip, kind and lengths; what these rows do not have stays."""
     bundles: Bundles = json.loads(path.read_text())["bundles"] if path.exists() else {}
     for row in filter(_good, rows):

@@ -16,6 +16,7 @@ from meshfft.collectives.wires import LEAST_ROOM, Int16, Int24, Tiled, form_of
 from meshfft.tpu import wires as wire_kernels
 
 from ..common import table as print_table
+from ..rows import Values
 from .kernels import TOPOLOGIES, chip_of, write_table
 from .scheduled import schedules
 
@@ -49,7 +50,7 @@ def program(way: str, wire: str, rows: int) -> tuple[Callable[..., Any], list[Se
 def _lines(topology: str, found: dict[str, dict[str, float]]) -> Iterator[list[str]]:
     """A line for each kernel; fills in bundles a real number by way and rows."""
     ways = itertools.product(("encode", "decode"), KINDS, SHARES)
-    jobs: list[dict[str, Any]] = [{"way": way, "wire": wire, "rows": rows} for way, wire, rows in ways]
+    jobs: list[Values] = [{"way": way, "wire": wire, "rows": rows} for way, wire, rows in ways]
     chip = chip_of(topology)
     assert chip.clock is not None
     for job, row in zip(jobs, schedules("benchmarks.tpu.wire_kernels:program", jobs, topology), strict=True):

@@ -173,15 +173,15 @@ def _parameters(parameters: Iterable[Any]) -> str:
 
 
 def measurements() -> Iterator[tuple[str, str]]:
-    """The tables of all rows there are, a page for each of their sections."""
+    """The tables of all rows there are: a page of what is measured, and one of what is modelled."""
     report = importlib.import_module("benchmarks.report")
-    rows = report.read(sorted((ROOT / "benchmarks/results").glob("*.jsonl")))
     made = {}
     lines = ["# Rows\n\nEvery number in these pages is a row of `benchmarks/results`; each names its command.\n"]
-    for one in report.sections(rows):
-        lines.append(f"- [{one.title}]({one.name}.md): {one.intro}")
-        text = "\n".join(map(report.html, one.tables))
-        made[f"rows/{one.name}.md"] = f"---\nsearch:\n  exclude: true\n---\n\n# {one.title}\n\n{one.intro}\n\n{text}\n"
+    for known, tables in report.sections():
+        title = f"{known.capitalize()} rows"
+        lines.append(f"- [{title}]({known}.md)")
+        text = "\n".join(map(report.html, tables))
+        made[f"rows/{known}.md"] = f"---\nsearch:\n  exclude: true\n---\n\n# {title}\n\n{text}\n"
     yield "rows/index.md", "\n".join(lines) + "\n"
     yield from made.items()
 

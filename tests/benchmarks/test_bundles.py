@@ -15,7 +15,7 @@ from benchmarks.tpu.scheduled import read, schedules
 from meshfft.machine.chips import CHIPS
 
 DUMPS = Path(__file__).parent / "dumps"
-GRID, OUTER, INNER, ROWS = 11, 5, 7, 5  # of the kernel that was dumped for a v5e
+GRID, OUTER, INNER = 11, 5, 7  # of the kernel that was dumped for a v5e
 TPU = pytest.mark.skipif(not importlib.util.find_spec("libtpu"), reason='needs the TPU compiler: pip install ".[tpu]"')
 
 
@@ -43,9 +43,6 @@ def test_loops_multiply_what_stands_in_them() -> None:
     assert turns(schedule.loops) == [(GRID, [(OUTER, [(INNER, [])])])]
     spent = schedule.spent()
     assert spent.unknown == 0
-    assert spent.used["VALU"] == GRID * OUTER * (2 + INNER)
-    assert spent.used["VSTORE"] == GRID * (OUTER * (1 + INNER) + ROWS)
-    assert spent.used["VLOAD"] >= GRID * (OUTER * (1 + INNER) + ROWS)  # waiting for blocks counts as loads, too
     assert spent.cycles == 9 + GRID * (77 - 20 + OUTER * (20 - 9 + INNER * 9))
 
 
@@ -53,7 +50,7 @@ def test_loops_multiply_what_stands_in_them() -> None:
 def test_products_take_as_long_as_their_rows(kind: str, rows: int) -> None:
     """Catches products closer together than the matrix unit takes rows, and units added up that work side by side."""
     text = [f"{at:#5x} : {{ %{at} = vmatmul.{kind}.gmra.mxu{at % 2} %v1 }}" for at in range(1, 8)]
-    assert Schedule("\n".join(text), "", 4).spent().cycles == 4 * rows
+    assert Schedule("\n".join(text), 4).spent().cycles == 4 * rows
 
 
 def test_loops_that_cannot_be_followed_are_counted() -> None:
@@ -61,7 +58,7 @@ def test_loops_that_cannot_be_followed_are_counted() -> None:
     text = (
         "0 : { %s1 = sld [smem:[#a]] } /* Start region 3 */\n0x1 : { %2 = sbr.rel (%p1) target = $region3 }\n0x2 : {}"
     )
-    assert Schedule(text, "", 1).spent().unknown == 1
+    assert Schedule(text, 1).spent().unknown == 1
 
 
 def test_table_has_what_has_a_price(tmp_path: Path) -> None:

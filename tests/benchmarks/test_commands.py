@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from benchmarks import __main__ as benchmarks
 from benchmarks.measure import baselines
 from benchmarks.measure.flags import CALM
-from benchmarks.measure.measured import read_rows
+from benchmarks.rows import read
 from benchmarks.virtual_nodes import missing
+from meshfft.extras import installed
 
 ROOT = Path(__file__).parent.parent.parent
 SMALLEST = {
@@ -28,7 +29,6 @@ SMALLEST = {
     "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
     "long_convolution": "--lengths 64 --rounds 1",
     "nodes": "--cases 16,16:16 --rounds 1 --no-mpi",
-    "overhead": "--calls 5",
     "paper": f"--read {ROOT / 'benchmarks/results/paper.jsonl'}",
     "passes": "--lengths 16",
     "plans": "--draws 2",
@@ -61,9 +61,7 @@ def test_every_command_runs(name: str, tmp_path: Path) -> None:
     done = run(tmp_path, name, *SMALLEST[name].split())
     assert len(done.stdout.splitlines()) > 1 and " nan " not in done.stdout, done.stdout
     if name in benchmarks.BESIDE:
-        beside = baselines.BASELINES[benchmarks.BESIDE[name]]
-        here = beside.missing(beside.what[0]) is None
-        assert ("absent: " in done.stderr) != here
+        assert ("absent: " in done.stderr) != installed(benchmarks.BESIDE[name])
 
 
 @pytest.mark.slow
@@ -85,17 +83,17 @@ def run(folder: Path, name: str, *words: str) -> "subprocess.CompletedProcess[st
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a table that lacks finufft or mpi4py-fft without a note, and a traceback without libtpu."""
-    monkeypatch.setattr(benchmarks, "import_module", lambda name: baselines if "baselines" in name else benchmarks)
+    monkeypatch.setattr(benchmarks, "import_module", lambda name: benchmarks)
     monkeypatch.setattr(benchmarks, "main", lambda: None, raising=False)
     monkeypatch.setattr(sys, "argv", ["benchmarks"])
-    for module in (baselines, benchmarks):
-        monkeypatch.setattr(module, "installed", lambda name: False)
+    monkeypatch.setattr(benchmarks, "installed", lambda name: False)
     for name, baseline in benchmarks.BESIDE.items():
         result = CliRunner().invoke(benchmarks.app, [name])
-        assert result.exit_code == 0 and f"absent: {baseline}: " in result.stderr and "pip install" in result.stderr
+        assert result.exit_code == 0 and f"absent: {baseline} " in result.stderr and "pip install" in result.stderr
     for name in benchmarks.COMPILED:
         result = CliRunner().invoke(benchmarks.app, [name])
-        assert result.exit_code == 2 and 'pip install ".[tpu]"' in result.stderr, result.output
+        remedy = "Several GPUs" if name == "passes" else 'pip install ".[tpu]"'
+        assert result.exit_code == 2 and remedy in result.stderr, result.output
 
 
 def test_baselines_that_are_not_installed_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +105,7 @@ def test_baselines_that_are_not_installed_are_named(tmp_path: Path, monkeypatch:
     words = ["fft", "4,4", "--mesh", "2", "--rounds", "1", "--baselines", "mpi4py-fft,jaxdecomp"]
     result = CliRunner().invoke(benchmarks.app, [*words, "--rows", "rows.jsonl"])
     assert result.exit_code == 0, result.output
-    found = {row.case.library: row.absent for row in read_rows(Path("rows.jsonl"))}
+    found = {row["library"]: row["absent"] for row in read(Path("rows.jsonl"))}
     assert "mpi4py is not installed: pip install" in found["mpi4py-fft"], found
     assert "jaxdecomp is not installed: pip install" in found["jaxdecomp"]
     assert "absent: " in result.stdout

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from benchmarks.measure.cases import Task, case_of
+from benchmarks.measure.cases import Case, Task
 from benchmarks.passes import counted, passed
 from meshfft.inspect.hlo import program_of
 from meshfft.inspect.schedule import parse
@@ -72,7 +72,7 @@ def test_one_transposition_where_calls_meet_shares(
 ) -> None:
     """Catches an extra copy, packing or all-to-all between cuFFT's calls in programs for 8 H100s."""
     task = Task((512,) * 3, "float32" if kind == "rfft" else "complex64", kind)
-    row = counted(case_of(task, "meshfft", sizes, method="auto", order=order))
+    row = counted(Case(task, "meshfft", sizes, method="auto", order=order))
     found = dict(row["passes"])
     assert row["all_to_alls"] == sends and found.pop("fft") <= (1.03 if kind == "rfft" else 2)
     assert found.pop("all-to-all") == pytest.approx(sends / (2 if kind == "rfft" else 1), rel=0.03)

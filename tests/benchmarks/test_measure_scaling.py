@@ -10,62 +10,35 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.measure.cases import Case, Task, case_of
+from benchmarks.measure.cases import Case, Task
 from benchmarks.measure.flags import CALM
-from benchmarks.measure.measured import Row, read_rows
-from benchmarks.measure.scaling import Point, best_mesh, fastest, grown, ideal, points, points_of
+from benchmarks.measure.measured import median_of
+from benchmarks.measure.scaling import best_mesh, scaled, tables
 from benchmarks.measure.words import sharing
+from benchmarks.rows import Values, read
 
 FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
 
 
-def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **way: Any) -> Row:
+def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **way: Any) -> Values:
     """A hand-made row on `devices` devices."""
-    case = case_of(Task((8, 8)), way.pop("baseline", "meshfft"), mesh or (devices,), **way)
-    return Row(case, seconds, 1e-7 if seconds else None, "" if seconds else "not here", FACTS)
+    case = Case(Task((8, 8)), way.pop("baseline", "meshfft"), mesh or (devices,), **way)
+    found = {"seconds": [*seconds], "error": 1e-7 if seconds else None, "absent": "" if seconds else "not here"}
+    return {**case.to_dict(), **found, **FACTS}
+
+
+def numbers(rows: Sequence[Values]) -> dict[str, list[tuple[int, float, float]]]:
+    """Devices, seconds and ideal seconds by way."""
+    found = scaled(rows).items()
+    return {name: [(one["devices"], median_of(one), ideal) for one, ideal in line] for name, line in found}
 
 
 def test_the_ideal_line_is_the_paper_s() -> None:
     """Catches a line that starts elsewhere than at the fewest devices, and one that does not fall with them."""
-    assert points({32: 8.0, 64: 5.0, 2048: 1.0}, weak=False) == [
-        Point(32, 8.0, 8.0), Point(64, 5.0, 4.0), Point(2048, 1.0, 0.125)
-    ]  # fmt: skip
-    efficiencies = [one.efficiency for one in points({4: 1.0, 2: 1.5, 8: 0.375}, weak=False)]
-    assert efficiencies == pytest.approx([1.0, 0.75, 1.0])
-
-
-def test_ideal_lines() -> None:
-    """Catches an ideal that does not start at the first point, or does not halve."""
-    assert ideal(8.0, 2, 2) == 8.0
-    assert [ideal(8.0, 32, cores) for cores in (32, 64, 2048)] == [8.0, 4.0, 0.125]
-
-
-def test_weak_scaling_is_flat_where_it_is_ideal() -> None:
-    """Catches the line of strong scaling under weak scaling, and an inverted efficiency."""
-    found = points({1: 2.0, 8: 2.5}, weak=True)
-    assert [one.ideal for one in found] == [2.0, 2.0] and [one.efficiency for one in found] == [1.0, 0.8]
-
-
-@pytest.mark.parametrize(
-    ("shape", "first", "devices", "there"),
-    [
-        ((16, 16, 16), 1, 8, (32, 32, 32)),
-        ((16, 16, 16), 2, 4, (32, 16, 16)),
-        ((64, 8), 1, 6, (64, 48)),
-        ((7,), 1, 5, (35,)),
-        ((5, 6), 3, 3, (5, 6)),
-    ],
-)
-def test_blocks_keep_their_points(shape: tuple[int, ...], first: int, devices: int, there: tuple[int, ...]) -> None:
-    """Catches blocks that grow or shrink with the devices."""
-    assert grown(shape, first, devices) == there
-    assert math.prod(there) * first == math.prod(shape) * devices
-
-
-def test_blocks_that_would_differ_are_refused() -> None:
-    """Catches an efficiency of blocks of two sizes."""
-    with pytest.raises(ValueError, match="--devices 3 is no multiple of 2"):
-        grown((8, 8), 2, 3)
+    rows = [row(64, (5.0,)), row(32, (8.0,)), row(2048, (1.0,))]
+    assert numbers(rows) == {"meshfft": [(32, 8.0, 8.0), (64, 5.0, 4.0), (2048, 1.0, 0.125)]}
+    lines = tables([row(4, (1.0,)), row(2, (1.5,)), row(8, (0.375,))])["meshfft"]
+    assert [line[5] for line in lines] == ["1.00", "0.75", "1.00"]
 
 
 def test_every_way_has_its_own_line_on_its_best_meshes() -> None:
@@ -77,13 +50,12 @@ def test_every_way_has_its_own_line_on_its_best_meshes() -> None:
         row(1, (6.0,), order="natural"), row(2, (), order="natural"),
         row(2, (1.0,), baseline="jnp-sharded"),
     ]  # fmt: skip
-    scaled = points_of(rows, weak=False)
-    assert scaled == {
-        "meshfft any": [Point(1, 4.0, 4.0), Point(2, 3.0, 2.0), Point(4, 1.0, 1.0)],
-        "meshfft natural": [Point(1, 6.0, 6.0)],
-        "jnp-sharded": [Point(2, 1.0, 1.0)],
+    assert numbers(rows) == {
+        "meshfft any": [(1, 4.0, 4.0), (2, 3.0, 2.0), (4, 1.0, 1.0)],
+        "meshfft natural": [(1, 6.0, 6.0)],
+        "jnp-sharded": [(2, 1.0, 1.0)],
     }
-    assert {one.case.mesh for one in fastest(rows) if one.case.devices == 4} == {(2, 2)}
+    assert scaled(rows)["meshfft any"][-1][0]["mesh"] == (2, 2)
     assert "4 CPU devices share 2 cores" in sharing(rows) and sharing(rows[:2]) == ""
 
 
@@ -108,8 +80,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in CALM.items():
         monkeypatch.setenv(name, value)
 
-    def measured(cases: Sequence[Case], *_: Any) -> list[Row]:
-        return [Row(case, (8.0 / case.devices,), 1e-7, "", FACTS) for case in cases]
+    def measured(cases: Sequence[Case], *_: Any) -> list[Values]:
+        found = {"error": 1e-7, "absent": "", **FACTS}
+        return [{**case.to_dict(), "seconds": [8.0 / case.devices], **found} for case in cases]
 
     monkeypatch.setattr("benchmarks.measure.flags.measured", measured)
     return tmp_path
@@ -126,17 +99,8 @@ def test_the_command_prints_and_writes(fake: Path) -> None:
     assert all(len(line) <= 80 for line in result.stdout.splitlines()) and "…" not in result.stdout, result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
     assert ["8", "256x256x256", "8,1,1", "1000", "1000", "1.00", "1.0e-07"] in lines
-    assert {one.case.devices for one in read_rows(fake / "rows.jsonl")} >= {1, 2, 4, 8}
+    assert {one["devices"] for one in read(fake / "rows.jsonl")} >= {1, 2, 4, 8}
     assert "Wrote rows.jsonl." in result.stdout and "share 2 cores" in result.stdout
-
-
-def test_the_command_scales_weakly(fake: Path) -> None:
-    """Catches one array for all devices."""
-    call("8,8,8", "--weak", "--devices", "2,4", "--baselines", "none", "--rows", "rows.jsonl")
-    rows = read_rows(fake / "rows.jsonl")
-    assert [one.case.shape for one in rows] == [(8, 8, 8), (16, 8, 8)]
-    (line,) = points_of(rows, weak=True).values()
-    assert [(one.devices, one.efficiency) for one in line] == [(2, 1.0), (4, 2.0)]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +108,6 @@ def test_the_command_scales_weakly(fake: Path) -> None:
     [
         (("8,8", "--devices", "1,x"), "--devices"),
         (("8,8", "--devices", "64"), "--devices asks for 64 devices"),
-        (("8,8", "--devices", "2,3", "--weak"), "--devices 3"),
         (("2,2", "--devices", "8"), "fewer --devices"),
         (("8,8", "--baselines", "scipy"), "--baselines 'scipy'"),
         (("8,8", "--rounds", "0"), "--rounds 0"),

@@ -1,11 +1,9 @@
 """Interleaved calls: the order of calls, by hand-made clocks; nothing here is timed."""
 
-from collections import Counter
-
 import pytest
 
 from benchmarks import timing
-from benchmarks.timing import SLOW, THIN, Call, Seconds, spread, thinned, timed
+from benchmarks.timing import Call, Seconds, spread, timed
 
 
 def recorders(names: str, heard: list[str]) -> dict[str, Call]:
@@ -24,25 +22,15 @@ def recorders(names: str, heard: list[str]) -> dict[str, Call]:
 def test_a_round_has_every_call_once_in_orders_that_differ() -> None:
     """Catches a call left out of a round or made twice, a cold one, and the same order in every round."""
     heard: list[str] = []
-    found = timed(recorders("abcdef", heard), 12)
+    told: list[None] = []
+    found = timed(recorders("abcdef", heard), 12, told=lambda: told.append(None))
+    assert len(told) == 12
     warm, *rounds = ["".join(heard[at : at + 6]) for at in range(0, 78, 6)]
     assert warm == "abcdef" and all(sorted(one) == list("abcdef") for one in rounds)
     assert len(set(rounds)) > 6, "of 720 orders twelve should hardly repeat"
     assert len({one[0] for one in rounds}) > 1, "a call that is always first meets another machine than the rest"
     assert {name: one.seconds for name, one in found.items()} == {n: [float(i)] * 12 for i, n in enumerate("abcdef")}
     assert found["c"].median == 2.0 and len(found["c"].cpu) == 12
-
-
-def test_slow_calls_join_fewer_rounds() -> None:
-    """Catches slow calls in every round, in none, and fast ones that are taken for slow."""
-    assert thinned([0.1, 1.0, 1.0, SLOW, SLOW * 1.01]) == [1, 1, 1, 1, THIN] and thinned([]) == []
-    heard: list[str] = []
-    told: list[None] = []
-    calls = recorders("abcz", heard)
-    found = timed(calls, 7, thin=True, told=lambda: told.append(None))
-    assert Counter(heard[4:]) == {"a": 7, "b": 7, "c": 7, "z": 3} and len(told) == 7
-    assert [len(one.seconds) for one in found.values()] == [7, 7, 7, 3]
-    assert set(heard[4:8]) == set(calls), "the first round has all"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rows as tables: known kinds, the content of each table, and harmless pages."""
+"""Rows as tables: each run its own, what is modelled is called so, and harmless pages."""
 
 import re
 from collections import Counter
@@ -7,13 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_rows import baselines, case, everything, others, paper, profile, scaling, sorted_rows
 
-from benchmarks import report
-from benchmarks.report import Rows, html, read, sections
+from benchmarks.report import MEASURED, MODELLED, RUN, html, sections, tables
+from benchmarks.rows import read
+from benchmarks.tables.parts import RESULTS
 
-RESULTS = Path(__file__).parent.parent.parent / "benchmarks" / "results"
 HOSTILE = "</title></style>\"'><script>alert(1)</script><img src=x onerror=alert(1)> $x^{$ {{7*7}}"
+FACTS: dict[str, Any] = {
+    "versions": {"meshfft": "0.1.0", "jax": "0.10.2"},
+    "device": "cpu",
+    "cpu": "a processor",
+    "cores": 2,
+    "load_before": 0.5,
+    "date": "2026-01-02",
+    "commit": "0123456789abcdef",
+    "command": "python -m benchmarks a --rounds 2",
+}
+
+
+def rows(**changes: Any) -> list[dict[str, Any]]:
+    """Two rows of a command."""
+    return [{"call": name, "bytes": 1000, "seconds": [0.5, 0.25], **FACTS, **changes} for name in "ab"]
 
 
 class Parts(HTMLParser):
@@ -33,34 +47,21 @@ class Parts(HTMLParser):
         self.texts.append(data)
 
 
-def page_of(rows: Rows) -> str:
-    return "".join(html(table) for section in sections(rows) for table in section.tables)
+def test_a_table_has_what_its_rows_have() -> None:
+    """Catches a field that is left out, a median or quartiles of other seconds, and a run without its circumstances."""
+    (table,) = tables(rows(), MEASURED)
+    assert (table.heads, table.title) == (["call"], "python -m benchmarks a") and table.cells == [["a"], ["b"]]
+    assert "bytes 1000, seconds 0.375 (0.312 to 0.438)" in table.note and "load 0.5 before" in table.note
+    first, second = rows()
+    (table,) = tables([first, {**second, "bytes": None}], MEASURED)
+    assert table.cells == [["a", "1000"], ["b", "-"]]
 
 
-@pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A private folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_every_kind_has_its_section(work: Path) -> None:
-    """Catches a kind of row that is not known for it, a section that is missing, and an order that changes."""
-    rows = sorted_rows(everything(), work)
-    assert [len(kind) for kind in rows] == [17, len(paper()), 6, 2, 0]
-    names = ["scaling", "baselines", "profiles", "paper", "others"]
-    assert [section.name for section in sections(rows)] == names
-    assert all(table.cells and table.heads for section in sections(rows) for table in section.tables)
-    assert [section.name for section in sections(sorted_rows(others(), work))] == ["others"]
-    assert page_of(rows) == page_of(sorted_rows(everything(), work))
-
-
-def test_texts_of_rows_are_only_texts(work: Path) -> None:
+def test_texts_of_rows_are_only_texts() -> None:
     """Catches markup in rows that is taken for the page's own."""
-    rows = [case("meshfft", (1.0,)), case("jnp", (2.0,), (), method=HOSTILE, facts={"command": HOSTILE})]
-    rows += [{**row, "kind": HOSTILE, "device": HOSTILE} for row in profile()]
-    rows += [{**row, "call": HOSTILE, HOSTILE: 1.0, "command": HOSTILE} for row in others()]
-    found = Parts(page_of(sorted_rows(rows, work)))
+    hostile = {"device": HOSTILE, HOSTILE: 1.0, "command": HOSTILE, "known": HOSTILE, "same": HOSTILE}
+    (table,) = tables([{**row, "call": row["call"] + HOSTILE} for row in rows(**hostile)], MEASURED)
+    found = Parts(html(table))
     assert not found.tags.keys() & {"script", "iframe", "object", "link", "img"}
     assert "<script>alert(1)</script>" in "".join(found.texts)
 
@@ -74,76 +75,39 @@ def test_texts_of_rows_are_only_texts(work: Path) -> None:
         ("\n" + "[" * 100_000, "line 2 of a.jsonl is no JSON object"),
     ],
 )
-def test_broken_files_are_told_by_line(text: str, message: str) -> None:
+def test_broken_files_are_told_by_line(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Catches a traceback, or half a page, for a file that is cut short or not a file of rows."""
+    monkeypatch.chdir(tmp_path)
     Path("a.jsonl").write_text(text)
     with pytest.raises(ValueError, match=re.escape(message)):
-        read([Path("a.jsonl")])
+        read(Path("a.jsonl"))
 
 
-def test_rows_of_no_known_kind_are_told(work: Path) -> None:
-    """Catches one bad row that spoils good ones, and a bad row that counts as good."""
-    bad: list[Any] = [
-        {"library": "meshfft"},
-        {"seconds": [1.0]},
-        {**baselines()[0], "seconds": [float("nan")]},
-        {**baselines()[0], "seconds": [-1.0]},
-        {**profile()[0], "wall_seconds": 0},
-        {**paper()[0], "known": "guessed"},
-    ]
-    rows = sorted_rows([*baselines(), *bad], work)
-    assert len(rows.cases) == 5 and len(rows.unknown) == len(bad) and rows.unknown[0].startswith("line 6 of")
+def test_all_rows_of_the_repository_are_in_tables() -> None:
+    """Catches a part that is left out, a run without a table, and modelled rows among the measured ones."""
+    found = dict(sections())
+    assert list(found) == [MEASURED, MODELLED] and all(table.heads for part in found.values() for table in part)
+    assert sum(len(table.cells) for part in found.values() for table in part) == sum(
+        len(read(path)) for path in RESULTS.glob("*.jsonl")
+    )
+    assert all("modelled" in table.known for table in found[MODELLED])
+    assert not any(table.known == MODELLED for table in found[MEASURED])
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)
-def test_the_rows_in_the_repository_are_understood(path: Path) -> None:
-    """Catches rows whose form changed without the report, which would leave them out."""
-    rows = read([path])
-    assert rows.unknown == [] and list(sections(rows))
+@pytest.mark.parametrize("field", RUN)
+def test_runs_are_never_mixed(field: str) -> None:
+    """Catches a table across two commands, commits, days, machines or tables of one command."""
+    first, second = tables([*rows(), *rows(**{field: "another"})], MEASURED)
+    assert len(first.cells) == len(second.cells) == 2
 
 
-def test_runs_are_never_mixed(work: Path) -> None:
-    """Catches ratios and curves across two commits, two days or two machines."""
-    again = [case("jnp", (0.5,), (), facts={"commit": "fedcba"}), case("meshfft", (1.0,), facts={"commit": "fedcba"})]
-    first, second = report.runs(sorted_rows([*baselines(), *again], work).cases)
-    assert len(first) == 4 and [line[4] for line in report.cells(second)] == ["1.00", "2.00"]
-
-
-@pytest.mark.parametrize("weak", [False, True])
-def test_scaling_has_its_ideal_lines(weak: bool, work: Path) -> None:
-    """Catches strong scaling taken for weak, and an ideal line that is not the paper's."""
-    (run,) = report.runs(sorted_rows(scaling(weak), work).cases)
-    (curves,) = report.curves_of(run)
-    assert report.is_weak(curves) is weak
-    table = report._scaling(curves)
-    seconds = [(line[1], line[4], line[5]) for line in table.cells if line[0].startswith("meshfft")]
-    ideal = ["2000", "2000", "2000"] if weak else ["2000", "1000", "500"]
-    assert seconds == list(zip("124", ["2000", "3000", "5000"], ideal, strict=True))
-
-
-def test_two_arrays_are_two_tables(work: Path) -> None:
-    """Catches strong scaling of two arrays taken for weak scaling of one, and a curve of a single point."""
-    rows = scaling(False) + [{**row, "shape": [16, 8, 8]} for row in scaling(False)]
-    (run,) = report.runs(sorted_rows(rows, work).cases)
-    found = list(report.curves_of(run))
-    assert [{row.case.shape for row in part} for part in found] == [{(8, 8, 8)}, {(16, 8, 8)}]
-    assert not any(map(report.is_weak, found))
-    (run,) = report.runs(sorted_rows(baselines(), work).cases)
-    assert list(report.curves_of(run)) == []
-
-
-def test_cells_of_a_profile_are_its_steps(work: Path) -> None:
-    """Catches profiles that are mixed, seconds of another step, and a modelled one that is called measured."""
-    rows = sorted_rows([*profile(), *(dict(row, known="modelled") for row in profile())], work)
-    found = report.profiles(rows.profiles)
-    assert [len(part) for part in found] == [3, 3]
-    table = report._profile(found[0])
-    assert table.heads[1:] == ["fft", "idle", "all-to-all"]
-    assert [line[1:] for line in table.cells] == [["0.5", "0.125", "0"], ["0", "0", "1.5"]]
-    assert [report._profile(part).known for part in found] == ["measured", "modelled"]
-
-
-def test_what_is_modelled_is_called_so(work: Path) -> None:
+def test_what_is_modelled_is_called_so() -> None:
     """Catches modelled numbers without their word."""
-    for section in sections(sorted_rows(paper(), work)):
-        assert section.tables and all("modelled" in table.known for table in section.tables)
+    assert [table.known for table in tables(rows(), MODELLED)] == ["modelled"]
+    assert [table.known for table in tables(rows(modelled_seconds=1.0), MEASURED)] == [
+        "measured, but for what is called modelled"
+    ]
+    mixed = [*rows(known="published"), *rows(known="modelled")]
+    assert [table.known for table in tables(mixed, MODELLED)] == ["published and modelled"]
