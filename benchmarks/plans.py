@@ -6,8 +6,12 @@
 Draw i depends on the seed and i alone: shape, mesh, spec, kind, method, precision, order and wire. Nothing is run.
 """
 
+import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
 
 import jax
@@ -33,8 +37,21 @@ SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)  # quantiles of the table
 
 def main(draws: int = 200, seed: int = 36, topology: str = "", rows: Path | None = None) -> None:
     cpu_devices(wide=True)
-    found = list(kept(rows, (row for at in range(draws) if (row := measured(seed, at, topology)))))
+    made = in_a_process(draws, seed, topology) if topology else (measured(seed, at, topology) for at in range(draws))
+    found = list(kept(rows, (row for row in made if row)))
     print_quantiles(found, ("peak", "seconds") if topology else ("peak",))
+
+
+def in_a_process(draws: int, seed: int, topology: str) -> Iterator[Values | None]:
+    """The rows, made in a process that is started again when the TPU compiler ends it."""
+    start = functools.partial(ProcessPoolExecutor, 1, get_context("spawn"), initializer=cpu_devices, initargs=(8, True))
+    pool = start()
+    for at in range(draws):
+        try:
+            yield pool.submit(measured, seed, at, topology).result()
+        except BrokenProcessPool:
+            print(f"draw {at}: the compiler ended the process")
+            pool = start()
 
 
 def measured(seed: int, at: int, topology: str) -> Values | None:

@@ -83,8 +83,7 @@ def product_in_tiles(
     def add(start: Array | int, size: int, total: Sums | None) -> Sums:
         offsets = range(0, max(size, 1), TERMS)
         runs = [run(j, start + at, min(TERMS, size - at)) for j in range(len(terms)) for at in offsets]
-        positions = WIDE_TILE if wide else TILE
-        by_tiles = functools.partial(_by_tiles, runs, way=way, real=real, two=two, positions=positions)
+        by_tiles = functools.partial(_by_tiles, runs, way=way, real=real, two=two, positions=width_of(wide))
         if total is not None:
             return by_tiles(blocks, total, added=True)
         rows, complex_matrix = runs[0].shape[0], runs[0].stacked or len(runs[0].forms) > 1
@@ -102,6 +101,16 @@ def product_in_tiles(
     lines = None if total is None else tuple(part.reshape(before, part.shape[dim], after) for part in total)
     done = in_runs(n, COLUMNS // len(terms), add, lines, together=False)
     return tuple(part.reshape(*like.shape[:dim], part.shape[1], *like.shape[dim + 1 :]) for part in done)
+
+
+def width_of(wide: bool) -> int:
+    """Positions of a tile."""
+    return WIDE_TILE if wide else TILE
+
+
+def in_loop(lines: int, wide: bool) -> bool:
+    """Whether tiles are in a loop, as there are two full ones or more."""
+    return lines >= 2 * width_of(wide)
 
 
 def sum_of(total: Sums, two: bool) -> Array:
@@ -186,17 +195,21 @@ def bytes_at_once(
     part.
     """
     rows, columns = shape
-    width, unrolled, looped, first = min(lines, WIDE_TILE if wide else TILE), list[int](), 0, 0
+    width, unrolled, looped, first = min(lines, width_of(wide)), list[int](), 0, 0
+    group, column = rows * products * real, planes * real * rows
     for many in terms:
         first, single, _ = runs(columns, COLUMNS // many, together=False)
-        unrolled.append(many * (math.ceil(first / GROUP) * GROUP if first > GROUP else first) + COLUMNS * (single == 1))
+        whole = math.ceil(first / GROUP) * GROUP if first > GROUP and lines > 2 else first
+        unrolled.append(many * whole + COLUMNS * (single == 1))
         looped = max(looped, COLUMNS * (single > 1))
+    if lines < 3:  # products of vectors, not in whole groups
+        cut = max(looped, sum(unrolled)) if len(terms) == 1 else looped + sum(unrolled) + first * (len(terms) > 3)
+        return (cut + GROUP) * (column + real * rows * (planes > 1)) + width * group * math.ceil(cut / GROUP)
     most = COLUMNS * (2 if planes > 3 else 1)  # of bfloat16 terms XLA keeps those of two runs
     short = first if first > GROUP and first % GROUP else 0  # copied to whole groups, as is its slice
-    group, column = rows * products * real, planes * real * rows
-    if lines < 2 * width:  # no loop: the sums of all calls are there at once
-        cut, copied = sum(unrolled) + looped, max(short * sum(terms), TERMS * (lines < 3))
-        return (cut + copied) * column + width * group * max(math.ceil(cut / GROUP), sum(terms))
+    if not in_loop(lines, wide):  # the sums of all calls are there at once
+        cut = sum(unrolled) + looped
+        return (cut + short * sum(terms)) * column + width * group * max(math.ceil(cut / GROUP), sum(terms))
     cut = min(max(terms) * columns, most)
     slices = cut * itemsize * (2 if planes > 2 else 1)
     tile = width * (slices * (2 if short else 1) + group * max(math.ceil(cut / GROUP), max(terms)))

@@ -168,12 +168,14 @@ class Exchange(Wired, Chunked):
             passes = PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
         alive = 4 * padded - padded // parts * (self.packed and chip.cached and not self.stages)
         alive += sent[-1] * (self.lossy and chip.switched)
+        if chip.cached and self.lossy:
+            alive = 3 * padded + min(2 * sent[-1], padded * 5 // 4)  # words both ways share memory with a block
         return Work(
             memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1) + self.coding(chip)) * padded,
             sent_bytes=sum(nbytes * (n - 1) // n for nbytes, n in zip(sent, sizes, strict=True)),
             all_to_alls=many * (parts > 1) * len(kinds),
             moves=tuple(Move(kind, self.axes, nbytes // many, many) for kind, nbytes in zip(kinds, sent, strict=True)),
-            peak_bytes=3 * padded + 2 * sent[-1] if chip.cached and self.lossy else alive,  # words both ways
+            peak_bytes=alive,
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:

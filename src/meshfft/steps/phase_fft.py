@@ -113,7 +113,9 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         works = [self._stage(layout, line, size, chip), self._stage(line, self.after(layout), size, chip)]
         if self.line > TABLE:
             alone = Layout((self.line,), (line.cuts[self.dim],))
-            works.append(self.wired(Wires())._stage(alone, alone, size, chip))
+            made = self.wired(Wires())._stage(alone, alone, size, chip)
+            beside = math.prod(line.block) * size * (parts if (parts := self.parts) <= UNROLLED else 1)
+            works.append(dataclasses.replace(made, peak_bytes=max(one.peak_bytes for one in works) + beside))
         return total([*works, Work(memory_bytes=CHIRP_PASSES * math.prod(line.block) * size)])
 
     def _stage(self, source: Layout, target: Layout, itemsize: int, chip: Chip) -> Work:

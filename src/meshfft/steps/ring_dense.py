@@ -24,7 +24,7 @@ from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, masked, planes_of, product
 from ..numerics.slices import HELD, RUN, cost
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
-from ..numerics.tiles import COLUMNS, TILE, bytes_at_once, equal_error, in_two_floats, product_in_tiles, sum_of
+from ..numerics.tiles import COLUMNS, TILE, bytes_at_once, equal_error, in_loop, in_two_floats, product_in_tiles, sum_of
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
 from .base import MatrixStep, Slope, Takes, names
@@ -123,23 +123,22 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             runs, numbers = -(-columns // RUN), parts * (block + rows * columns)
             beside = cost(self.dot, numbers, parts * runs * out, reals, chip.fast_bytes)
             vector, memory = SLICED_PHASES * vector + beside[0], memory + beside[1]
-        gauss = GAUSS_PASSES * parts * block * itemsize * (reals == 3 and not chip.cached)
+        fed = parts * reals * self.dot.pairs**chip.switched * (block + 2 * out) * (itemsize // (2 - self.real))
+        memory += GAUSS_PASSES * parts * block * itemsize * (reals == 3 and not chip.cached)
         kind, times = ("two-way ring", parts // 2) if self._both(layout) else ("ring", parts - 1)
         return Work(
             matrix_flops=flops * parts * rows * others * padded(columns, chip.side),
             tier=self.dot.tier,
             vector_flops=vector,
-            memory_bytes=memory + gauss,
-            fed_bytes=0
-            if chip.cached or self.dot.slices
-            else parts * reals * self.dot.pairs**chip.switched * (block + 2 * out) * (itemsize // (2 - self.real)),
+            memory_bytes=memory,
+            fed_bytes=fed * (not chip.cached and not self.dot.slices),
             sent_bytes=(parts - 1) * travels,
             hops=parts - 1,
             moves=(Move(kind, layout.axes[self.dim], travels, times),),
             parts=parts,
             peak_bytes=self._peak(block * itemsize, out * size, rows * max(itemsize, size), layout, chip)
             + HELD * min(max(block, out), CHUNK) * (self.dot.slices > 0)
-            + travels * (self.lossy and chip.cached),
+            + 2 * travels * (self.lossy and chip.cached),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -222,7 +221,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return (held + (chip.side == 1 and not layout.even)) * block + (2 if chip.planes else 4) * out + made * column
 
     def _peak_in_tiles(self, block: int, out: int, layout: Layout) -> int:
-        """Peak bytes on CPUs: over two shards a block is cleared twice, an uneven result once at the end."""
+        """Peak bytes on CPUs; without a loop over tiles, also a walk's input and result."""
         parts, after, columns = layout.parts[self.dim], self.after(layout), layout.block[self.dim]
         rows, lines = after.block[self.dim], math.prod(layout.block) // max(columns, 1)
         element = max(block // max(lines * columns, 1), out // max(lines * rows, 1))
@@ -231,13 +230,14 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
         wide, products = math.prod(layout.parts) == 1, self.products * self.dot.pairs
         made = bytes_at_once((rows, columns), lines, terms, planes, products, element, real, wide)
-        held, even = min(parts, 2) if self.transposed else shards_held(parts, self.two_way), layout.even and after.even
-        if self._both(layout) or (parts == 2 and not self.transposed) and lines >= 2 * TILE:
-            more = 0 if parts > 6 else 1 if parts > 2 else 2 * (not even)
-            return (held + more + (parts in (5, 6) and real == element) * (1 + (not even))) * block + made
-        read = block * (2 if parts == 2 else 1) * (not self._whole(layout, self.matrix.columns))
-        sums = out * ((4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS)) + self._two(layout))
-        return read + held * block + sums + made
+        held = min(parts, 2) if self.transposed else shards_held(parts, self.two_way)
+        if in_loop(lines, wide) and not self.transposed and (parts < 3 or self.two_way):
+            uneven = not (layout.even and after.even)
+            alone = (1 + uneven) * (parts in (5, 6) and real == element)  # sums of real numbers
+            return held * block + (alone + (3 - parts + uneven if parts < 3 else parts < 7)) * max(block, out) + made
+        read = 0 if layout.even and layout.shape[self.dim] <= self.matrix.columns else block * (1 + (parts == 2))
+        sums = out * ((5 if self.transposed else 2 + (not after.even) + (columns > COLUMNS)) + self._two(layout))
+        return read + (held + 1) * block + sums + made
 
     def _blocks_travel(self, block: Block, layout: Layout, operand: object) -> Any:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""
@@ -291,10 +291,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=wide, two=self._two(layout))
 
     def _read(self, block: Block, layout: Layout, limit: int) -> Block:
-        return block if self._whole(layout, limit) else cleared(block, layout, self.dim, limit)
-
-    def _whole(self, layout: Layout, limit: int) -> bool:
-        return layout.even and layout.shape[self.dim] <= limit
+        return block if layout.even and layout.shape[self.dim] <= limit else cleared(block, layout, self.dim, limit)
 
 
 def _can_keep(matrix: Matrix) -> bool:

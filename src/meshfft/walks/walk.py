@@ -84,26 +84,33 @@ class Walk:
         return tuple(works)
 
     def _beside_on_cpu(self, j: int, work: Work, blocks: Sequence[int]) -> int:
-        """Bytes that XLA holds on CPUs beside step j: the input, for a product, or as far as it exceeds the step's
-        block; the walk's result, for a ring, or if a block next to the step does not fit into its memory; and what a
-        packed exchange that is not first holds.
+        """Bytes that XLA holds on CPUs beside step j: the input, as far as it exceeds the step's block; the walk's
+        result, for a ring of FFTs, or if a block next to the step does not fit into its memory; and what a packed
+        exchange that is not first holds.
         """
         (step, layout), last, came, result = self.pairs[j], len(self.steps) - 1, blocks[0], blocks[-1]
-        product, between = work.matrix_flops > 0, blocks[max(j, 1) : min(j + 2, last + 1)]
-        held = (product or work.hops > 0) and (j < last or self.scale != 1)
+        between = blocks[max(j, 1) : min(j + 2, last + 1)]
+        product, lossy = work.matrix_flops > 0, step.sends is not None and step.sends.joint(layout)
+        held = (product or lossy) and self.scale != 1 if j == last > 0 else work.hops > 0 and not product
         sender = step.chunked if j > 0 and step.sends and not step.sends.joint(layout) else None
         loose = self.reals[j] and not self.steps[j - 1].chunked  # real blocks arrive in one piece
         copied = sender is not None and (sender.sent(layout) is None or loose)
         packed = blocks[j] - work.sent_bytes * self._in_result(j) if copied else 0
-        more = max(packed, result if held or max(between, default=0) > result else 0)
-        return more + (came if product and j > 0 else max(came - blocks[j], 0))
+        more = max(packed, result if held or (max(between, default=0) > result and not copied) else 0)
+        return more + max(came - blocks[j], 0)
 
     def _in_result(self, j: int) -> bool:
-        """Whether the lines before a packed exchange lie in the memory of the result, so that of one block more it needs
-        what stays alone: those of an FFT along the last dimension, or all before a scaling.
+        """Whether the lines before a packed exchange lie in the memory of the result, so that it needs no whole block
+        more: those of an FFT along the last dimension, or of any if the result is scaled after local lines.
         """
-        before, at = self.steps[j - 1], self.layouts[j]
-        return before.chunked is not None and not self.reals[j] and (at.ndim - 1 in before.dims or self.scale != 1)
+        before, at, after = self.steps[j - 1], self.layouts[j], self.steps[j + 1 : j + 2]
+        if before.numbers.dots and not before.chunked:
+            return True
+        if self.reals[j] or (before.sends and at.even) or not after or after[0].sends:
+            return False
+        if not before.chunked:
+            return at.even
+        return not at.even or at.ndim - 1 in before.dims or (self.scale != 1 and not self.steps[-1].sends)
 
     def work(self, itemsize: int, chip: Chip) -> Work:
         return total(self.works(itemsize, chip))
