@@ -65,7 +65,8 @@ def measured(seed: int, at: int, topology: str) -> Values | None:
     except ValueError as refused:
         print(f"draw {at}: refused: {refused}")
         return None
-    compiled = compile_plan(plan, mesh_for(plan, topology) if topology else mesh_of(sizes))
+    on = mesh_for(plan, topology) if topology else mesh_of(sizes)
+    compiled = compile_plan(plan, on, planes=plan.machine.chip.planes)
     memory = compiled.memory_analysis()
     assert memory is not None, "CPUs and TPUs analyse memory"
     took = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
