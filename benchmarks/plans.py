@@ -36,14 +36,12 @@ SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)  # quantiles of the table
 
 
 def main(draws: int = 200, seed: int = 36, topology: str = "", rows: Path | None = None) -> None:
-    cpu_devices(wide=True)
-    made = in_a_process(draws, seed, topology) if topology else (measured(seed, at, topology) for at in range(draws))
-    found = list(kept(rows, (row for row in made if row)))
+    found = list(kept(rows, (row for row in in_a_process(draws, seed, topology) if row)))
     print_quantiles(found, ("peak", "seconds") if topology else ("peak",))
 
 
 def in_a_process(draws: int, seed: int, topology: str) -> Iterator[Values | None]:
-    """The rows, made in a process that is started again when the TPU compiler ends it."""
+    """The rows, made in a process that is started again when a compiler ends it."""
     start = functools.partial(ProcessPoolExecutor, 1, get_context("spawn"), initializer=cpu_devices, initargs=(8, True))
     pool = start()
     for at in range(draws):
@@ -70,12 +68,11 @@ def measured(seed: int, at: int, topology: str) -> Values | None:
     memory = compiled.memory_analysis()
     assert memory is not None, "CPUs and TPUs analyse memory"
     took = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
-    row |= {"steps": plan.name, "planned_bytes": plan.peak_bytes, "compiled_bytes": took}
-    row["peak"] = took / plan.peak_bytes
+    peak = {"planned_bytes": plan.peak_bytes, "compiled_bytes": took, "peak": took / plan.peak_bytes}
     if topology:
         planned, played = plan.seconds or np.nan, timeline(compiled, plan).total
-        row |= {"planned_seconds": planned, "played_seconds": played, "seconds": planned / played}
-    return row
+        peak |= {"planned_seconds": planned, "played_seconds": played, "seconds": planned / played}
+    return row | {"steps": plan.name, **peak}
 
 
 def drawn(draw: random.Random, tpu: bool) -> tuple[tuple[int, ...], tuple[int, ...], Values]:

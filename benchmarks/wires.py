@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -88,7 +87,7 @@ def one_process(process: int, address: str, rounds: int, size: int) -> None:
     x = mf.shard(noise((size,) * 3), mesh, spec)
     assert isinstance(x, jax.Array)
     plans = {wire: mf.plan(x.shape, mesh=mesh, spec=spec, wire=wire) for wire in WIRES}
-    calls = {wire: partial(_there_and_back, plan, x) for wire, plan in plans.items()}
+    calls = {wire: lambda plan=plan: plan.inverse(jax.block_until_ready(plan(x))) for wire, plan in plans.items()}
     random.seed(0)  # the same order in both processes
     found = timed(calls, rounds)
     for wire, plan in plans.items():
@@ -97,10 +96,6 @@ def one_process(process: int, address: str, rounds: int, size: int) -> None:
         errors = {"error_back": relative(came.data, np.asarray(mine.data)), "error_expected": plan.error}
         row = {"wire": wire, "shape": [size] * 3, **times, "bytes_each_way": plan.work.sent_bytes, **errors}
         print(json.dumps(row), flush=True)
-
-
-def _there_and_back(plan: mf.Plan, x: jax.Array) -> jax.Array:
-    return plan.inverse(jax.block_until_ready(plan(x)))
 
 
 def accuracy(sizes: tuple[int, ...]) -> Iterator[Values]:

@@ -343,9 +343,9 @@ def test_walks_that_fit_come_before_faster_ones() -> None:
         chip = dataclasses.replace(dense, capacity=Figure(blocks * block, "derived", "blocks"))
         return find_walk(Problem(start, transform, Machine(chip), 8, (Dot("float32", 4),)))
 
-    roomy, tight, none = found(100), found(5), found(1)
-    assert any(isinstance(step, RingDense) for step in roomy.steps) and roomy.work(8, dense).peak_bytes > 5 * block
-    assert all(step.work(layout, 8, dense).peak_bytes <= 5 * block for step, layout in tight.pairs)
+    roomy, tight, none = found(100), found(4), found(1)
+    assert any(isinstance(step, RingDense) for step in roomy.steps) and roomy.work(8, dense).peak_bytes > 4 * block
+    assert tight.work(8, dense).peak_bytes <= 4 * block
     assert none.steps == roomy.steps
 
 
