@@ -134,11 +134,11 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
         method, ..., donate: as `fftn`.
 
     Returns:
-        The half spectrum, of NumPy's shape, sharded as `a` if its mesh axes
-        divide N_d // 2 + 1. If not, these axes move to another dimension, in
-        front of its axes; `mf.out_spec` returns the new spec. In a plan, for a
-        PaddedArray, or if no dimension takes them, they stay and the result is
-        padded.
+        The half spectrum, of NumPy's shape, sharded as `a` if the mesh axes
+        that cut the last of `axes` divide N_d // 2 + 1. If not, they move to
+        another dimension, in front of the mesh axes there; `mf.out_spec`
+        returns the new spec. In a plan, for a PaddedArray, or if no dimension
+        takes them, they stay and the result is padded.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
@@ -187,9 +187,9 @@ def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
 
     Returns:
         The real array, sharded as its spectrum. Mesh axes that `rfftn` moved to
-        a cut dimension move back if the real array's spec has the order of the
-        mesh (else pass out_spec=). Imaginary parts of X[0] and X[N/2] are
-        ignored, as in NumPy.
+        a cut dimension move back if the real array's spec names mesh axes in
+        the mesh's order (else pass out_spec=). Imaginary parts of X[0] and
+        X[N/2] are ignored, as in NumPy.
 
     Raises:
         ValueError, TypeError: as `rfftn`.

@@ -138,9 +138,9 @@ class Plan:
 
     @property
     def error(self) -> float:
-        """A bound on the relative L2 error of the result. No error measured on
-        CPUs and GPUs exceeds it (docs/accuracy.md); on TPUs that of a
-        constant array may.
+        """A bound on the relative L2 error of the result, checked on CPUs and
+        GPUs (docs/accuracy.md). A constant array on TPUs may exceed it, and in
+        nonuniform FFTs an input in phase with the window's error.
 
         At points it is relative to the norm of the samples or, if larger, to
         that of samples of noise with the array's norm.
@@ -149,8 +149,8 @@ class Plan:
 
     @property
     def compiler_options(self) -> dict[str, str | bool]:
-        """Compiler options for your own `jax.jit` around the plan: sending while
-        computing (TPUs), or memory that is kept (CPUs). Eager calls use them.
+        """Compiler options for your `jax.jit` around the plan: to send while
+        computing (TPUs) or to reuse memory (CPUs). Eager calls use them.
         """
         return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, plain=False))
 

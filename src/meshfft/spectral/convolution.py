@@ -76,8 +76,8 @@ def convolve(
         ValueError, TypeError: an argument that does not fit.
 
     Costs two transforms and an inverse of at most N + M points. A replicated
-    `b` is not sent if the walk of `a` ends with whole axes. Differentiable in
-    both.
+    `b` is not sent if no mesh axis cuts the axes in the spectrum of `a`.
+    Differentiable in both.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
     >>> mf.convolve(x, jnp.array([1.0, 1.0])).round(4).tolist()
