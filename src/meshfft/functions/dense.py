@@ -69,8 +69,8 @@ def kdftn(
         points that it divides (a PaddedArray if none).
 
     Raises:
-        ValueError, TypeError: as `fftn`; a point whose powers overflow; a
-            raveled grid of points.
+        ValueError, TypeError: as `fftn`; a point whose powers overflow; points
+            of a raveled meshgrid.
 
     Costs per device and dimension 8 M_i flops a point of its block, and P_i - 1
     hops of the block, which can overlap the products. Differentiable in x and
@@ -124,8 +124,8 @@ def ikdftn(
         X: the samples, an array or (re, im).
         points: as `kdftn`. Traced points (up to 4096 by 4096 off the unit
             circle) make the solution differentiable in them, and NaN if their
-            condition leaves no digit. Scattered points need `s`, outside of
-            `jit` and `grad`.
+            condition leaves no digit. Scattered points need `s`, and work only
+            outside of `jit` and `grad`.
         s: unknowns along each axis; by default the number of samples.
         axes, norm, spec, out_spec, precision, multiplications, ring: as
             `kdftn`; Scattered points use a ring only off the unit circle.
@@ -135,8 +135,8 @@ def ikdftn(
         method: "direct", "iterative" or "auto".
         tol: relative residual of the normal equations at which iterations stop;
             by default 1e-6, or 1e-13 in complex128.
-        iterations: the most per round of refinement, 1000 by default; the
-            residual shows whether they sufficed.
+        iterations: the most per round of refinement, 1000 by default (300 at
+            Scattered points); the residual shows whether they sufficed.
 
     Returns:
         A Solution, with its residual and condition numbers.
@@ -146,7 +146,7 @@ def ikdftn(
             than unknowns or a condition that leaves no digit.
 
     Costs four dense transforms, and per axis O(N^3) on the host, once, or two
-    FFTs an iteration. Source: section III-A.
+    FFTs an iteration. Source: as `kdftn`, section III-A.
 
     >>> points = mf.Points.turns([0.0, 0.25, 0.5, 0.8])
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4), points), points)
@@ -206,7 +206,7 @@ def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how
     Raises:
         ValueError, TypeError: an operand that is no matrix or does not fit.
 
-    Costs as `kdftn`. Differentiable in array and matrices. Source: the paper's
+    Costs as `kdftn`. Differentiable in array and matrices. Source: as `kdftn`,
     Algorithm 1, for any matrix.
 
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
