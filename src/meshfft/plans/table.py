@@ -224,8 +224,10 @@ def _account(plan: Any) -> str:
 
 
 def _error(plan: Any) -> str:
-    """The error bound; of samples of small spectra, relative to noise."""
+    """The error bound; of samples of small spectra, relative to noise. Windows may lose more of a few inputs."""
     beside = "" if plan.transform.inverse_scale is not None else ", relative to samples of noise where those are larger"
+    if plan.error and not plan.transform.dims:
+        beside = ", more for inputs in phase with the window's error"
     return f"relative L2 error at most {bound(plan.error)}{beside}"
 
 
