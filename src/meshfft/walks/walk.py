@@ -100,8 +100,9 @@ class Walk:
         return more + max(came - blocks[j], 0)
 
     def _in_result(self, j: int) -> bool:
-        """Whether the lines before a packed exchange lie in the memory of the result, so that it needs no whole block
-        more: those of an FFT along the last dimension, or of any if the result is scaled after local lines.
+        """Whether XLA puts the block before a packed exchange into the memory of the result, so that the exchange holds
+        no whole block more: that of a product; and of complex lines if other lines follow and these run along the last
+        dimension, are of uneven blocks, or the result is scaled after lines. Those of cosines must be even.
         """
         before, at, after = self.steps[j - 1], self.layouts[j], self.steps[j + 1 : j + 2]
         if before.numbers.dots and not before.chunked:
