@@ -32,12 +32,8 @@ PROCESSES = 2
 SLOW = "ip link set lo up && tc qdisc add dev lo root tbf rate {} burst 4mb latency 20ms"
 MOST_SLICED = 8192  # terms of dense products by slices: CPUs would take an hour for 65536
 DECADES, FIELDS = 12, ("noise", "smooth", "spike", "picture")
-ELLIPSES = (
-    (0.0, 0.0, 0.7, 0.9, 1.0),
-    (0.0, 0.0, 0.65, 0.85, -0.8),
-    (0.2, 0.1, 0.1, 0.3, 0.3),
-    (-0.2, -0.3, 0.2, 0.1, 0.1),
-)
+OUTER = ((0, 0, 0.7, 0.9, 1.0), (0, 0, 0.65, 0.85, -0.8))
+ELLIPSES = (*OUTER, (0.2, 0.1, 0.1, 0.3, 0.3), (-0.2, -0.3, 0.2, 0.1, 0.1))
 HIDDEN = typer.Option(hidden=True)
 
 
