@@ -76,8 +76,8 @@ def convolve(
         ValueError, TypeError: an argument that does not fit.
 
     Costs two transforms and an inverse of at most N + M points. A replicated
-    `b` is not sent if the walk of `a` ends with whole axes. Differentiable in
-    both.
+    `b` is not sent if the spectrum of `a` has the axes whole on each device.
+    Differentiable in both.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
     >>> mf.convolve(x, jnp.array([1.0, 1.0])).round(4).tolist()
@@ -99,8 +99,8 @@ def correlate(
         same: c[n] = sum_m a[n - M // 2 + m] conj(b[m]), zeros around a
 
     along every axis, for N samples of a and M of b; "same" is that of
-    scipy.signal.correlate. Arguments, result, errors and cost are those of
-    `convolve`.
+    scipy.signal.correlate. `mode` has no other values. All other arguments,
+    result, errors and cost are those of `convolve`.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
     >>> mf.correlate(x, jnp.array([1.0, 1.0])).round(4).tolist()
