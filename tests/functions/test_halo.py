@@ -125,7 +125,7 @@ X = jnp.ones((6, 4))
 CUT = {n: (lambda n=n: mf.shard(np.ones(n), mesh((4,)), P("x"))) for n in (5, 9, 13)}
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "many": (lambda: mf.halo(X, (1, 2, 3)), ValueError, "3 widths for 2 axes"),
-    "negative": (lambda: mf.halo(X, -1), ValueError, r"width \(-1,\) is none"),
+    "negative": (lambda: mf.halo(X, -1), ValueError, r"width \(-1,\) is no width"),
     "triple": (lambda: mf.halo(X, ((1, 2, 3), 1)), ValueError, "a pair"),  # type: ignore[arg-type]
     "half": (lambda: mf.halo(X, 0.5), TypeError, "width is 0.5"),  # type: ignore[call-overload]
     "axis": (lambda: mf.halo(X, 1, axes=(0, 0)), ValueError, "given twice"),

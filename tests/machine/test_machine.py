@@ -317,7 +317,7 @@ def test_ranked_refuses_what_cannot_be_laid_out() -> None:
     """Catches an empty list, or a list of too many axes."""
     with pytest.raises(ValueError, match=r"8 devices cannot be laid over shape \(2, 2\)"):
         ranked((2, 2), "h100:8")
-    with pytest.raises(ValueError, match="5 dimensions: give a mesh"):
+    with pytest.raises(ValueError, match="5 dimensions, not 1 to 4: give a mesh"):
         ranked((8,) * 5, "h100:8")
     with pytest.raises(ValueError, match="a transpose needs a second dimension"):
         ranked((97,), "h100:8", method="transpose")
@@ -360,7 +360,7 @@ def test_plans_over_several_nodes_say_so() -> None:
 def test_a_plan_for_cores_that_jax_joins_says_so() -> None:
     """Catches v4 silently planned with twice the devices that JAX shows there."""
     cores, chips = (mf.plan((64, 64, 64), topology=name) for name in ("v4:2x2x1", "v5p:2x2x1"))
-    assert "a device for each core, where JAX makes one of both cores" in " ".join(str(cores).split())
+    assert "a device for each core, but JAX joins both cores" in " ".join(str(cores).split())
     assert chips.to_dict()["caveat"] is None
 
 

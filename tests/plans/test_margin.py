@@ -172,11 +172,11 @@ def test_a_plan_tells_its_margins() -> None:
         ((12, 20), {"margin": -1}, "margin -1 of axis 0 is negative: give"),
         ((12, 20), {"margin": (1,)}, r"margin \(1,\) has 1 widths for 2 axes: give one, or"),
         ((12, 20), {"margin": (3, 0)}, "margin 3 .* axis 0, which have 6 cells: give at most 2"),
-        ((13, 20), {"margin": 1}, "axis 0 has 13 cells over 2 blocks: .* as 12 or 14"),
+        ((13, 20), {"margin": 1}, "axis 0 has 13 cells over 2 blocks: .* such as 14"),
         ((12, 20), {"margin": 1, "axes": (1, 1)}, "axis 1 is given twice"),
         ((12, 24), {"margin": (0, 1), "kind": "rfft"}, "9 points along axis 1, which 4 blocks .* out_spec="),
         ((12, 20), {"margin": 1, "s": (7, 12)}, "7 points along axis 0, which 2 blocks do not divide"),
-        ((12, 20), {"margin": 1, "mesh": None, "spec": None, "topology": "v3:2x2"}, "margin 1 is that of each block"),
+        ((12, 20), {"margin": 1, "mesh": None, "spec": None, "topology": "v3:2x2"}, "margin 1 is for each block"),
     ],
 )
 def test_a_margin_that_does_not_fit_is_refused(shape: tuple[int, int], how: dict[str, Any], text: str) -> None:

@@ -186,7 +186,7 @@ def test_what_cannot_be_run_is_refused() -> None:
         mf.plan((8, 8), mesh=mesh((2, 2)), topology="v3:2x1", effort="measure")
     with pytest.raises(ValueError, match="make the plan outside"):
         jax.jit(lambda x: _plan(effort="measure")(x))(noise((16, 12)))
-    with pytest.raises(ValueError, match="functions take the walk of the model"):
+    with pytest.raises(ValueError, match="functions always take the model's choice"):
         mf.out_spec((8, 8), effort="measure")
 
 

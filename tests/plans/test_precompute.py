@@ -94,7 +94,7 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         ValueError, match=r"keeps rows that take 139 GB on each device; .*does not fit.*or leave precompute"
     ):
         mf.plan((2**17, 2**17), method="kdft", precompute=True, **pod)
-    with pytest.raises(ValueError, match="method 'transpose' has no rows to keep: drop precompute="):
+    with pytest.raises(ValueError, match="method 'transpose' has no matrix rows to keep: drop precompute="):
         mf.plan((8, 8), method="transpose", precompute=True)
     plain, kept = (mf.plan((8192, 8192), method="kdft", precompute=keep, **pod) for keep in (False, True))
     assert kept.seconds_by_resource.vector == 0 < plain.seconds_by_resource.vector

@@ -300,7 +300,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "cosines": (
         lambda: mf.wavenumbers(mf.plan((8,), dtype="float32", kind="dct-3")),
         ValueError,
-        "cosines and sines of type 1, 2 or 4",
+        "cosines and sines of type 3",
     ),
     "lengths": (lambda: mf.wavenumbers(mf.plan((8, 8)), (1.0,)), ValueError, "1 lengths for 2 axes"),
     "no length": (lambda: mf.poisson(np.ones((4, 4)), (1.0, 0.0)), ValueError, "length 0.0 is no period"),

@@ -158,7 +158,7 @@ def ikdftn(
     if isinstance(points, Scattered):
         limits = Limits.of(method, truncation, tol, iterations, tikhonov)
         if s is None:
-            raise ValueError("s is missing: scattered points do not tell how many unknowns each axis has")
+            raise ValueError("s is missing: give the number of unknowns along each axis, such as s=(64, 64)")
         return solved_at_points(read(X, spec), points, integers(s, "s"), axes, norm, options, limits)
     arrays, setting, _ = read(X, spec)
     start, dtype = setting.start, options.dtype(setting.dtype)

@@ -121,7 +121,7 @@ def _widths(width: Width, many: int) -> list[tuple[int, int]]:
     for cells in each:
         if len(cells) > 2 or not cells or min(cells) < 0:
             raise ValueError(
-                f"width {cells} is none: give the cells on both sides, or a pair (before, behind), 0 or more"
+                f"width {cells} is no width: give the cells on both sides, or a pair (before, behind), 0 or more"
             )
     return [(cells[0], cells[-1]) for cells in each]
 

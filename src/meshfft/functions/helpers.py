@@ -129,7 +129,7 @@ def _made(
 ) -> Array:
     kind, remedy = _floating(dtype), "give a smaller n, or a NamedSharding as device="
     if device is None or isinstance(device, jax.Device | SingleDeviceSharding):
-        check_held(3 * 8 * count, f"np.fft.{name}, with what it is worked out from,", remedy)
+        check_held(3 * 8 * count, f"np.fft.{name}, with what it is made from,", remedy)
         made = _rounded(values(np.arange(count)), kind)
         return jnp.asarray(made) if device is None else jax.device_put(made, device)
     shards = _shards(count, device, name)

@@ -162,9 +162,9 @@ def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], penalty: str | Non
             "it with axis_types=(jax.sharding.AxisType.Auto,) * n"
         )
     images = plan.in_layout.shape
-    if values != (*images[: len(images) - len(plan.dims)], *plan.points.shape):
-        both = f"the values have shape {values}, and the plan takes images {images}"
-        raise ValueError(f"{both} to {plan.points.shape} points: give (coils, points...) of both")
+    wanted = (*images[: len(images) - len(plan.dims)], *plan.points.shape)
+    if values != wanted:
+        raise ValueError(f"the values have shape {values}, the plan's have {wanted}: give values of that shape")
     if not plan.in_layout.even:
         raise ValueError(f"the mesh does not cut images {images} evenly: choose sizes, or a mesh, that divide")
 

@@ -188,8 +188,7 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
 
     Args:
         path: the file, or the folder of a Zarr store.
-        dataset: the array's name in an HDF5 file or a Zarr group; optional if only one there is no coordinate of
-            another.
+        dataset: the array's name in an HDF5 file or a Zarr group; optional if all arrays but one are coordinates.
 
     Yields:
         A `Source`, valid inside the `with` block.

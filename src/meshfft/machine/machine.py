@@ -94,7 +94,7 @@ class Machine:
     def caveat(self) -> str | None:
         if self.chip.megacore:
             name = self.chip.name
-            what = f"{name} is priced as a device for each core, where JAX makes one of both cores of a chip (megacore)"
+            what = f"{name} is priced with a device for each core, but JAX joins both cores of a chip (megacore)"
             return f"{what}: a mesh there has half as many devices, each with twice the memory"
         return None
 

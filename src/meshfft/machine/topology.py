@@ -215,7 +215,7 @@ def mesh_as(machine: Machine, sizes: Mapping[str, int], devices: Sequence[jax.De
         return Mesh(np.array(devices).reshape(tuple(sizes.values())), tuple(sizes))
     if here is None or (here.torus, here.several) != (want.torus, want.several):
         have, what = 1 if here is None else here.several, f"{machine.chip.domain_name}s of {machine.chip.name} devices"
-        raise ValueError(f"planned for {want.several} {what}, these are {have} or of another shape: plan for these")
+        raise ValueError(f"planned for {want.several} {what}, these form {have} or have another shape: plan for these")
     place = np.empty((here.several, len(devices) // here.several), object)
     place[0 if here.domains is None else here.domains.array, here.order.array] = devices
     return Mesh(place[0 if want.domains is None else want.domains.array, want.order.array], tuple(sizes))

@@ -162,7 +162,7 @@ class Call:
         with self.within(mesh):
             program, found = trace(*blocks)
         if any(isinstance(const, jax.core.Tracer) for const in program.consts):
-            remedy = "give it as jax.tree_util.Partial(f, array), f with one more argument in front, or pass spec="
+            remedy = "give it as jax.tree_util.Partial(f, array), where f takes that array first, or pass spec="
             raise ValueError(f"under Auto mesh axes a function among the arguments uses a traced array: {remedy}")
         results, tree = jax.tree.flatten(found, is_leaf=is_padded)
         layouts = tuple(y.full_layout if is_padded(y) else from_spec(y.shape, sizes, None) for y in results)

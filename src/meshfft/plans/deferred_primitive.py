@@ -61,7 +61,7 @@ def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
         if how.get("spec") is not None or (mesh := _hidden((*args, *how.values()))) is None:
             return function(*args, **how)
         if missing := [name for name in names[len(args) :] if name not in how]:
-            raise TypeError(f"{function.__name__}() got no argument {missing[0]!r}: give it first or by that name")
+            raise TypeError(f"{function.__name__}() got no argument {missing[0]!r}: give it by position or by name")
         args = (*args, *(how.pop(name) for name in names[len(args) :]))
         return _deferred(function, linear, mesh, args[:arrays], args[arrays:], how)
 
@@ -80,7 +80,7 @@ def _deferred(
     function: Callable[..., Any], linear: bool, mesh: AnyMesh, arrays: Any, rest: Any, how: dict[str, Any]
 ) -> Any:
     if machine_of(mesh).chip.platform == "tpu":
-        what = "XLA does not ask on TPUs how an array is to be cut"
+        what = "on TPUs XLA does not show how they cut it"
         raise NotImplementedError(f"{function.__name__}() of an array that Auto mesh axes may cut: {what}: pass spec=")
     leaves, tree = jax.tree.flatten(((*arrays, *rest), how), is_leaf=_is_leaf)
     first, many = len(jax.tree.leaves(arrays[0])), len(jax.tree.leaves(arrays, is_leaf=_is_leaf))

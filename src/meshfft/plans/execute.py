@@ -101,7 +101,7 @@ def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -
     device = device_of(chip, mesh, jax.default_backend())
     failed = failing(walk.trials(), device) if device else ()
     if failed:
-        remedy = "plan on a Mesh of these devices, which takes others, or with " + BY_XLA
+        remedy = "plan on a Mesh of these devices, to use other kernels, or with " + BY_XLA
         raise RuntimeError(
             f"the plan has kernels that failed their trials on {chip.name}: {', '.join(failed)}: {remedy}"
         )
@@ -115,8 +115,8 @@ def check_steps(steps: str, devices: Iterable[jax.Device]) -> None:
     first = min(said)
     if others := [process for process, taken in said.items() if taken != said[first]]:
         raise RuntimeError(
-            f"processes {others} take other steps than process {first}, as verdicts on kernels differ: name one "
-            f"folder for all by mf.cache(folder), or give {BY_XLA}"
+            f"processes {others} take other steps than process {first}, because trials of kernels ended "
+            f"differently: call mf.cache(folder) with one folder for all, or give {BY_XLA}"
         )
 
 

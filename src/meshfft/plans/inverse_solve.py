@@ -149,7 +149,8 @@ def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) ->
             conditions[j], methods[j] = condition, name
     known = math.prod(condition for condition in conditions if condition is not None)
     if not known * eps < 1:
-        raise ValueError(f"the condition number is {known:.2g}: no digit is right in a type of precision {eps:.1g}")
+        what = f"the condition number is {known:.2g}: no digit is right in a type of precision {eps:.1g}"
+        raise ValueError(f"{what}. Use precision='float64', or tikhonov=")
     stored = tuple(stored_of(one) * (1 / system.forward.scale) for one in x)
     for j in (j for j, one in enumerate(iterative) if one):
         goal = layout.resize(dims[j], system.goal.shape[dims[j]])
@@ -182,8 +183,8 @@ def _chosen(system: System, j: int) -> bool:
     if points is None or points.angle is None or system.solver == "direct":
         return False
     if not points.known and points.log_radius is not None and size * matrix.rows > TRACED_ENTRIES:
-        what = f"{matrix.rows} points of {size} unknowns are traced and off the unit circle, where a condition is found"
-        raise ValueError(f"{what} of up to 4096 by 4096 only: give them as NumPy arrays, not traced")
+        what = f"{matrix.rows} points of {size} unknowns are traced and off the unit circle"
+        raise ValueError(f"{what}, where the limit is 4096 by 4096: give them as NumPy arrays, not traced")
     if system.solver == "iterative" or not points.known:
         return True
     if size * matrix.rows <= DIRECT**2 or matrix.rows < size:
@@ -200,7 +201,7 @@ def _settled(system: System, j: int, eps: float) -> float | None:
         return None
     condition = condition_number(about_the_circle(points)[0], size)
     if not condition**2 * eps < ATTAINABLE:
-        what = f"is {condition:.2g}" if condition < math.inf else f"was not settled in {STEPS} iterations"
+        what = f"is {condition:.2g}" if condition < math.inf else f"did not converge in {STEPS} iterations"
         raise ValueError(
             f"the condition number along axis {dim} {what}, and conjugate gradients need one below "
             f"{math.sqrt(ATTAINABLE / eps):.2g} in a type of precision {eps:.1g}: use method='direct', "
@@ -259,15 +260,15 @@ def _invert(
     if isinstance(matrix, Roots) and size <= matrix.rows and tikhonov is None and truncation is None:
         back = Roots(matrix.length, -matrix.sign, size, matrix.rows)
         return back, Inverse(np.zeros(0), 1.0, CONJUGATE)
-    what = f"an inverse of {size} unknowns by {matrix.rows} samples, with the matrix that it is of,"
-    check_held(2 * 16 * size * matrix.rows, what, "solve for fewer unknowns, or of fewer samples along an axis")
+    what = f"an inverse of {size} unknowns by {matrix.rows} samples, with its matrix,"
+    check_held(2 * 16 * size * matrix.rows, what, "solve for fewer unknowns, or take fewer samples along an axis")
     samples = points or Points.uniform(matrix.rows)
     inverse = invert(samples.in_turns, samples.log_radius, size, tikhonov=tikhonov, truncation=truncation)
     return Dense(size, matrix.rows), inverse
 
 
 def _check_condition(conditions: Sequence[float], forward: Transform, sizes: tuple[int, ...], eps: float) -> None:
-    remedy = "give tikhonov= or truncation= for the best there is"
+    remedy = "give tikhonov= or truncation= for an approximation"
     for dim, condition, samples, size in zip(forward.dims, conditions, forward.lengths, sizes, strict=True):
         if samples < size:
             raise ValueError(f"axis {dim} has {samples} samples of {size} unknowns: take more, or {remedy}")
@@ -280,7 +281,7 @@ def _check_condition(conditions: Sequence[float], forward: Transform, sizes: tup
             f"the condition number is {total:.2g}, most of it along axis {worst} ({max(conditions):.2g}): no digit "
             f"of the inverse is right in a type of precision {eps:.1g}. Take points nearer to uniform, "
             "precision='float64' where that helps, s= for fewer unknowns than samples, "
-            "or tikhonov= or truncation= for the best there is"
+            "or tikhonov= or truncation= for an approximation"
         )
 
 

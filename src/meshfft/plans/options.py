@@ -110,9 +110,9 @@ def check_options(options: Options) -> None:
     for name, values in known.items():
         check_known(name, getattr(options, name), values)
     if ring != "auto" and method == "transpose":
-        raise ValueError(f"method 'transpose' has no ring to go {ring}: drop ring=, or use method='kdft'")
+        raise ValueError(f"method 'transpose' has no ring, and ring is {ring!r}: drop ring=, or use method='kdft'")
     if options.precompute and method in ("transpose", "cooley-tukey"):
-        raise ValueError(f"method {method!r} has no rows to keep: drop precompute=, or use method='kdft'")
+        raise ValueError(f"method {method!r} has no matrix rows to keep: drop precompute=, or use method='kdft'")
 
 
 def options_of(how: Mapping[str, Any], known: type) -> Options:
@@ -183,8 +183,8 @@ def widths_of(margin: int | Sequence[int], start: Layout, dims: tuple[int, ...])
 def _check_blocks(dim: int, width: int, size: int, parts: int) -> None:
     block, rest = divmod(size, parts)
     if rest:
-        whole, over = f"p (n + 2 m) with p = {parts} and m = {width}", f"{block * parts} or {(block + 1) * parts}"
-        raise ValueError(f"axis {dim} has {size} cells over {parts} blocks: with margins it has {whole}, as {over}")
+        whole = f"a multiple of {parts}, such as {parts * (max(block, 2 * width) + 1)}"
+        raise ValueError(f"axis {dim} has {size} cells over {parts} blocks: with margins, give {whole}")
     if block <= 2 * width:
         most = max(block - 1, 0) // 2
         raise ValueError(

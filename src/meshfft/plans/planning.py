@@ -71,8 +71,8 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
 def _check_known(start: Layout, order: str, mesh: AnyMesh | None) -> None:
     if mapped_axes(mesh) & start.mesh_axes and order == "any":
         raise ValueError(
-            "order 'any' inside shard_map leaves a layout that out_specs cannot know: call a mf.plan(...) inside, "
-            "whose out_layout tells them, or give out_spec="
+            "order 'any' inside shard_map ends in a layout that your out_specs do not know: call a plan inside, and "
+            "take out_specs=plan.out_layout.spec, or give out_spec="
         )
 
 
@@ -166,10 +166,10 @@ def out_spec(
     """
     definition, options = records_of(how)
     if options.effort != "model":
-        raise ValueError(f"functions take the walk of the model, not of effort={options.effort!r}: leave effort out")
+        raise ValueError(f"functions always take the model's choice, not effort={options.effort!r}: leave effort out")
     kept = _plans(Placement(shape, mesh, spec, topology), definition, options)[0]
     if any(kept.margin):
-        raise ValueError(f"functions have no margins, as {kept.margin}: mf.plan(...).out_layout.spec tells a plan's")
+        raise ValueError(f"margin is {kept.margin}, and functions have none: take mf.plan(...).out_layout.spec instead")
     if not kept.transform.dims:  # nothing is transformed, or scattered points end it
         return kept.out_layout.spec
     setting = Setting(kept.in_layout, mesh, kept.machine, kept.in_dtype)
@@ -192,11 +192,11 @@ def _plans(place: Placement, definition: Definition, options: Options) -> list[P
         raise ValueError(f"spec {axes_named} names mesh axes: give a mesh too, or leave both free")
     if not is_integer(definition.margin) or definition.margin:
         raise ValueError(
-            f"margin {definition.margin} is that of each block: give a mesh, which says how many there are"
+            f"margin {definition.margin} is for each block: give a mesh, which determines the number of blocks"
         )
     shape, count = laid_out(shape, None, None).shape, named(topology).devices
     if not 0 < len(shape) <= len(AXES):
-        raise ValueError(f"shape {shape} has {len(shape)} dimensions: give a mesh for that many")
+        raise ValueError(f"shape {shape} has {len(shape)} dimensions, not 1 to {len(AXES)}: give a mesh")
     alike = definition.axes is None and definition.points is None and definition.s is None
 
     def find(mesh: AnyMesh, spec: Spec) -> list[Plan]:
@@ -266,11 +266,11 @@ def planned(points: object, setting: Setting, definition: Definition, options: O
         transform = transform_of(dims, lengths, definition.norm, inverse, kind)
         if definition.modes is not None:
             if inverse or any(matrix.becomes == "real" for matrix in transform.matrices):
-                raise ValueError("modes go with forward plans of samples: the inverse is that plan's, plan.inverse(X)")
+                raise ValueError("modes are for forward plans of samples: make that plan, and call its plan.inverse(X)")
             transform = lowest(transform, integers(definition.modes, "modes"))
         return plan_for(setting, transform, options, evades=False)
     if definition.s is not None or definition.modes is not None or inverse or kind != "fft":
-        raise ValueError("points cannot go with s, modes, kind or inverse: give as many points as are wanted")
+        raise ValueError("points cannot go with s, modes, kind or inverse: leave these out; the points set the size")
     check_once(dims)
     samples = entries(points, dims)
     transform = sampled(shape, dims, samples, definition.norm, options.dtype(definition.in_dtype))

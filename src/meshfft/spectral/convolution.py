@@ -99,8 +99,8 @@ def correlate(
         same: c[n] = sum_m a[n - M // 2 + m] conj(b[m]), zeros around a
 
     along every axis, for N samples of a and M of b; "same" is that of
-    scipy.signal.correlate. Arguments, result, errors and cost are those of
-    `convolve`.
+    scipy.signal.correlate. `mode` has no other values. All other arguments,
+    result, errors and cost are those of `convolve`.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
     >>> mf.correlate(x, jnp.array([1.0, 1.0])).round(4).tolist()

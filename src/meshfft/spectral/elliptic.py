@@ -146,7 +146,7 @@ def _in_open_space(
 ) -> Transformed:
     if k2 or len(dims) != 3 or set(kinds) != {"open"}:
         what = f"{len(dims)} axes with the boundaries {kinds}" if not k2 else f"k2 = {k2}"
-        raise ValueError(f"open space is there for poisson along three axes, all of them open: the call has {what}")
+        raise ValueError(f"boundary 'open' is for poisson along three axes, all of them open: the call has {what}")
     box = reals(lengths if lengths is not None else [shape[dim] for dim in dims])
     if box is None or len(box) != 3 or not all(0 < length < math.inf for length in box):
         raise ValueError(f"lengths is {lengths!r}: give three positive numbers, the edges of the box")

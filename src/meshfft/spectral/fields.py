@@ -114,11 +114,11 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
         matrix = one.whole
         if not isinstance(matrix, Roots | HalfRoots | Trig) or (isinstance(matrix, Trig) and matrix.type == 3):
             raise ValueError(
-                "the plan has no wavenumbers: plan without points=, and cosines and sines of type 1, 2 or 4"
+                "the plan has no wavenumbers: plan without points=, and without cosines and sines of type 3"
             )
         if getattr(matrix, "sign", -1) > 0:
             raise ValueError("the plan is of an inverse transform: give the forward plan, and use its plan.inverse")
-        check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made of,", "plan fewer points")
+        check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made from,", "plan fewer points")
         j = np.arange(one.rows)
         if isinstance(matrix, Trig):
             first = 0.5 if matrix.type == 4 else float(matrix.family == "sin")
@@ -212,7 +212,7 @@ def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
     mapped = mapped_axes(mesh)
     if mapped and (others := layout.mesh_axes - mapped):
         remedy = f"map {', '.join(sorted(others))} too, or call it outside of shard_map"
-        raise NotImplementedError(f"{what} inside a shard_map that maps only some mesh axes are not there: {remedy}")
+        raise NotImplementedError(f"{what} need a shard_map that maps all mesh axes of the array: {remedy}")
 
 
 def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> Array | np.ndarray:

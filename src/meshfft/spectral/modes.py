@@ -171,7 +171,7 @@ def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> 
         raise ValueError("axes is empty: half a spectrum has one axis at least")
     m = points.pop()
     if m == 0:
-        raise ValueError(f"axis {dims[-1]} has no numbers, and half a spectrum has one at least: give such a one")
+        raise ValueError(f"axis {dims[-1]} has no numbers, and half a spectrum has one at least: give one or more")
     n = 2 * (m - 1) if n is None else n
     if n < 1 or n // 2 + 1 != m:
         raise ValueError(f"n is {n}, but {m} numbers are half a spectrum of {2 * m - 2} or {2 * m - 1} points")

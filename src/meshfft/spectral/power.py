@@ -180,7 +180,7 @@ def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
     if bins is None:
         if largest >= MOST:
             raise ValueError(
-                f"the default bins would be {largest:.3g}, of boxes so long and thin: give bins=, such as 64"
+                f"the box is so long and thin that it has {largest:.3g} default bins: give bins=, such as 64"
             )
         return np.array([0, *(np.arange(round(largest) + 1) + 0.5)])
     if isinstance(bins, SupportsIndex) and is_integer(bins):
