@@ -351,5 +351,5 @@ def test_inside_a_callers_shard_map(manual: str) -> None:
     for body in (lambda b: mf.convolve(b, b, spec=spec), lambda b: mf.power_spectrum(b, spec=spec).power):
         if manual == "xyz":
             continue
-        with pytest.raises(NotImplementedError, match=r"maps only some .* or call it outside of shard_map"):
+        with pytest.raises(NotImplementedError, match=r"maps all mesh axes .* or call it outside of shard_map"):
             inside(body)

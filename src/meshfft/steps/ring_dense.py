@@ -233,7 +233,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         held = min(parts, 2) if self.transposed else shards_held(parts, self.two_way)
         if in_loop(lines, wide) and not self.transposed and (parts < 3 or self.two_way):
             uneven = not (layout.even and after.even)
-            alone = (1 + uneven) * (parts in (5, 6) and real == element)  # sums of real numbers
+            alone = (2 + uneven) * (parts in (5, 6) and real == element)  # sums of real numbers
             return held * block + (alone + (3 - parts + uneven if parts < 3 else parts < 7)) * max(block, out) + made
         read = 0 if layout.even and layout.shape[self.dim] <= self.matrix.columns else block * (1 + (parts == 2))
         sums = out * ((5 if self.transposed else 2 + (not after.even) + (columns > COLUMNS)) + self._two(layout))
