@@ -35,6 +35,8 @@ WAYS = [
     ((384, 64), (4,), {"method": "cooley-tukey", "axes": (0,)}),  # an unrolled ring
     ((9, 8), (1, 2, 2), {"order": "any", "spec": P(("x", "z"), "y")}),  # one device along x, which still cuts
     ((32, 38, 64), (2, 2, 2), {"spec": P("x", "y", "z"), "precision": "bf16x6"}),  # exchanges after the first FFT
+    ((88, 137), (5,), {"method": "transpose", "inverse": True}),  # a last exchange, which holds a block more
+    ((524288,), (5,), {"method": "cooley-tukey"}),  # a chirp whose spectrum is made on the devices
     ((97, 64), (2,), {"method": "cooley-tukey", "axes": (0,)}),  # through a chirp
 ]
 

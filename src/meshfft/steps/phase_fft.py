@@ -114,8 +114,10 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         if self.line > TABLE:
             alone = Layout((self.line,), (line.cuts[self.dim],))
             made = self.wired(Wires())._stage(alone, alone, size, chip)
-            beside = math.prod(line.block) * size * (parts if (parts := self.parts) <= UNROLLED else 1)
-            works.append(dataclasses.replace(made, peak_bytes=max(one.peak_bytes for one in works) + beside))
+            if chip.cached:  # XLA makes the chirp's spectrum beside a stage
+                lines = math.prod(line.block) * size * (self.parts if self.parts <= UNROLLED else 1)
+                made = dataclasses.replace(made, peak_bytes=max(one.peak_bytes for one in works) + lines)
+            works.append(made)
         return total([*works, Work(memory_bytes=CHIRP_PASSES * math.prod(line.block) * size)])
 
     def _stage(self, source: Layout, target: Layout, itemsize: int, chip: Chip) -> Work:

@@ -92,7 +92,7 @@ class Walk:
         between = blocks[max(j, 1) : min(j + 2, last + 1)]
         product, lossy = work.matrix_flops > 0, step.sends is not None and step.sends.joint(layout)
         held = (product or lossy) and self.scale != 1 if j == last > 0 else work.hops > 0 and not product
-        sender = step.chunked if j > 0 and step.sends and not step.sends.joint(layout) else None
+        sender = step.chunked if j > 0 and step.sends and not lossy else None
         loose = self.reals[j] and not self.steps[j - 1].chunked  # real blocks arrive in one piece
         copied = sender is not None and (sender.sent(layout) is None or loose)
         packed = blocks[j] - work.sent_bytes * self._in_result(j) if copied else 0
