@@ -1,1 +1,1 @@
-"""meshfft beside its baselines: cases, libraries, interleaved seconds, tables, scaling, and the guard."""
+"""meshfft beside its baselines: cases, libraries, interleaved seconds, tables and scaling."""
