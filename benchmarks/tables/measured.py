@@ -20,7 +20,7 @@ BESIDE = {  # lines of the table beside mpi4py-fft: the length, and the program
     "256^3, forward and back, one of ten in a `scan`": (256, "a turn"),
     "512^3, by a plan": (512, "alone"),
     "512^3, donated": (512, "donated"),
-    "512^3, donated, forward and back, one of ten in a `scan`": (512, "a turn, donated"),
+    "512^3, donated, forward and back, one of three in a `scan`": (512, "a turn, donated"),
 }
 OTHERS = {
     "meshfft, natural order": "meshfft transpose natural",
@@ -215,7 +215,7 @@ def tolerance(rows: Sequence[Values]) -> Named:
 
 
 def gpu(rows: Sequence[Values]) -> Named:
-    """Rows of a GPU that was lent once, typed from what it printed: no command here makes them again."""
+    """Rows of a GPU that was lent once, typed from what it printed."""
     kinds = {name: list(same) for name, same in itertools.groupby(rows, lambda row: row["measured"])}
     lines = ([row["array"], *(f"{row[name]:.3g}" if name in row else NONE for name in GPU)] for row in kinds["fft"])
     yield "table gpu", markdown(("one H200, ms", "meshfft", "`jnp.fft`", "jaxDecomp", "modelled"), lines)

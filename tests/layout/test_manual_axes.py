@@ -252,7 +252,7 @@ TALL = P(("y", "x"), None, "z")
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "order": (
         _refused(SPEC, "xyz", order="any"),
-        r"order 'any' inside shard_map .* mf.plan\(...\) inside, whose out_",
+        "order 'any' inside shard_map .* call a plan inside, and take out_specs=plan.out_layout.spec",
     ),
     "out_spec": (_refused(SPEC, "xyz", out_spec=P("x")), "name the same ones"),
     "out_spec behind": (_refused(SPEC, "x", out_spec=P(None, ("y", "x"), "z")), "manual axes behind others"),

@@ -109,7 +109,7 @@ def test_orders_are_those_of_hybrid_meshes(outside: tuple[int, ...]) -> None:
 def test_a_mesh_of_other_devices_is_refused() -> None:
     """Catches a mesh whose axes lie on other links than was planned for, without a word."""
     plan = mf.plan((8, 8), mesh=AbstractMesh((2, 4), ("x", "y")), topology="2*cpu:4")
-    with pytest.raises(ValueError, match="planned for 2 hosts of cpu devices, these are 1"):
+    with pytest.raises(ValueError, match="planned for 2 hosts of cpu devices, given 1: plan for the given devices"):
         plan.device_mesh()
     with pytest.raises(ValueError, match="3 devices are given, the plan is for 8: give as many"):
         plan.device_mesh(jax.devices()[:3])

@@ -214,8 +214,9 @@ def mesh_as(machine: Machine, sizes: Mapping[str, int], devices: Sequence[jax.De
     if want is None:
         return Mesh(np.array(devices).reshape(tuple(sizes.values())), tuple(sizes))
     if here is None or (here.torus, here.several) != (want.torus, want.several):
-        have, what = 1 if here is None else here.several, f"{machine.chip.domain_name}s of {machine.chip.name} devices"
-        raise ValueError(f"planned for {want.several} {what}, these form {have} or have another shape: plan for these")
+        have = "1" if here is None else f"{here.several}{_torus(here)}"
+        what = f"{machine.chip.domain_name}s of {machine.chip.name} devices{_torus(want)}"
+        raise ValueError(f"planned for {want.several} {what}, given {have}: plan for the given devices")
     place = np.empty((here.several, len(devices) // here.several), object)
     place[0 if here.domains is None else here.domains.array, here.order.array] = devices
     return Mesh(place[0 if want.domains is None else want.domains.array, want.order.array], tuple(sizes))
@@ -277,3 +278,7 @@ def device_of(chip: Chip, mesh: AnyMesh | None, platform: str | None = None) -> 
             there = there or jax.local_devices(backend=chip.platform)
     near = (d for d in there if d.platform == chip.platform and d.device_kind.startswith(chip.kind))
     return next((d for d in near if isinstance(d, jax.Device) and d in d.client.local_devices()), None)
+
+
+def _torus(network: Network) -> str:
+    return f" (torus of {'x'.join(map(str, network.torus.shape))})" if network.torus else ""
