@@ -74,8 +74,8 @@ def kdftn(
 
     Costs per device and dimension 8 M_i flops a point of its block, and P_i - 1
     hops of the block, which can overlap the products. Differentiable in x and
-    in the points; each gradient costs as much again. M Scattered points of N
-    numbers cost each of P devices 8 M N / P flops and P - 1 hops; above N =
+    in the points; each gradient costs as much again. M Scattered points and N
+    inputs cost each of P devices 8 M N / P flops and P - 1 hops; above N =
     10,000 or so `nufftn` is faster. Source: Lu et al., "Large-Scale Discrete
     Fourier Transform on TPUs", III-A (dft1d to dft3d), Algorithm 1.
 

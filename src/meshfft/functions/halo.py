@@ -70,8 +70,8 @@ def add_halo(
     periodic: bool | Sequence[bool] = True,
     spec: Spec | None = None,
 ) -> Transformed:
-    """The adjoint of `halo`: adds the cells around each device's block to the
-    cells of its neighbours that they copy, and drops them.
+    """The adjoint of `halo`: adds each cell around a device's block to the
+    neighbour's cell that it copies, and drops it.
 
         [before + b + behind] -> block [b]   along every axis
 

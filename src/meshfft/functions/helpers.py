@@ -83,7 +83,7 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
         target: smallest acceptable length.
         real: whether samples are real: m has no prime factor above 5, else none
             above 11.
-        parts: number of shards p of the dimension; p^2 is fastest for method
+        parts: number of shards p of the dimension; give p^2 for method
             "cooley-tukey".
 
     Raises:

@@ -46,7 +46,7 @@ class Record:
     """The origin of a stored array.
 
     Attributes:
-        kind, inverse, axes, norm: arguments of `plan`; the first that fit, if several do.
+        kind, inverse, axes, norm: arguments of `plan`; if several sets make this transform, the first.
         lengths: its `s`, because half a spectrum does not determine an odd length.
         shape, dtype: of the transform's input.
         out_shape, out_dtype: of the stored array.
@@ -165,7 +165,7 @@ def recorded(source: Source, stored: object) -> Source:
 
 
 def inverse_options(record: Record) -> dict[str, Any]:
-    """Arguments of `meshfft.plan` for the inverse, besides a mesh of `record.mesh`.
+    """Arguments of `meshfft.plan` for the inverse; add a mesh of `record.mesh`.
 
     The inverse has `record.lengths` points along each axis, whatever was cropped or padded. Leave out `spec` on another
     mesh. The method is free, because not every method can undo itself.

@@ -72,13 +72,12 @@ def nufftn(
         precision: "float32" or "float64"; by default that of the image.
         other options: as `fftn`. The error of lossy messages, which
             `print(mf.scattered_plan(...))` shows, adds to tol.
-        spec, out_spec: sharding of the image, if JAX hides it, and of the
-            values.
+        spec: sharding of the image, if JAX hides it; out_spec: of the values.
 
     Returns:
         The values, batch dimensions first and then those of the points. All
         mesh axes that cut transformed dimensions cut dimensions of the points
-        (a PaddedArray if none divides).
+        (a PaddedArray if one of them divides none).
 
     Raises:
         ValueError, TypeError: as `fftn`; points whose number of coordinates is

@@ -75,8 +75,8 @@ def convolve(
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs two transforms and an inverse of at most N + M points. A replicated
-    `b` is not sent if no mesh axis cuts the axes in the spectrum of `a`.
+    Costs two transforms and an inverse of about N + M points. A replicated `b`
+    is not sent if no mesh axis cuts the axes in the spectrum of `a`.
     Differentiable in both.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])

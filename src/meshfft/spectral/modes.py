@@ -79,8 +79,8 @@ def pad_spectrum(
         ValueError, TypeError: an argument that is missing or does not fit.
 
     Sends about a block per device for each sharded dimension. Differentiable;
-    its transpose is `truncate_spectrum`, except for the waves of N / 2
-    periods.
+    its transpose is `truncate_spectrum` times a number, except for the waves of
+    N / 2 periods.
 
     >>> X = jnp.array([4.0, 1.0, 2.0, 1.0])
     >>> mf.pad_spectrum(X, (8,), kind="fft").tolist()

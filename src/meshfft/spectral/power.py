@@ -71,8 +71,8 @@ def power_spectrum(
         bins: the number of equal bins from 0 to the largest |k|; or their
             edges, nonnegative and ascending. None means bins around the
             multiples of the smallest wavenumber, 2 pi / max(lengths).
-        axes: the dimensions to transform; None means all. Modes of all lines
-            along them are counted together.
+        axes: the dimensions to transform; None means all. Modes of all batch
+            elements are counted together.
 
     Returns:
         A PowerSpectrum. If the bins hold all modes, sum(power * counts) is the

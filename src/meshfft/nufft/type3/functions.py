@@ -62,8 +62,8 @@ def nufftn_type3(
             errors of two windows add up.
         space_bandwidth: the largest product X S of half the extents of
             positions and frequencies along each dimension, or one number for
-            all. Required inside `jit`, to set the size of the grid; sums
-            beyond it are NaN.
+            all. Required if `jit` traces the points, to size the grid; if they
+            exceed it, all sums are NaN.
         precision: as `nufftn`.
         spec, out_spec: sharding of c, if JAX hides it, and of the sums.
 
@@ -82,7 +82,7 @@ def nufftn_type3(
     costs two sums of batch 1 + d.
 
     Source: Lee and Greengard, "The type 3 nonuniform FFT and its
-    applications", JCP 2005; as `nufftn`.
+    applications", JCP 2005; and those of `nufftn`.
 
     >>> s = mf.Scattered.turns([[1.0], [0.5]])
     >>> y = mf.nufftn_type3(np.ones(2), [[0.0], [2.5]], s)
