@@ -18,7 +18,7 @@ BEFORE = [1.0, 1.02, 0.98, 1.01, 0.99]
     ],
 )
 def test_what_is_worse(sizes: dict[str, float], seconds: list[float], worse: str) -> None:
-    """Catches a guard that lets slower, larger or longer programs pass, or that fails for one call of a busy machine."""
+    """Catches a slower, larger or longer program that passes, and one slow call of a busy machine that fails."""
     row = compared("one", (SIZES, BEFORE), (SIZES | sizes, seconds))
     assert row["worse"] == worse and row["instructions"] == (SIZES | sizes)["instructions"] / 200
 
