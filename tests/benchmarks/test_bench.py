@@ -247,11 +247,6 @@ def test_the_command_prints_and_writes(command: Path) -> None:
     written = read(command / "rows.jsonl")
     assert all(one["versions"]["jax"] and one["commit"] for one in read(command / "rows.jsonl"))
     assert len(find(written, known="published")) >= 8
-    again = call("--read", "rows.jsonl")
-    assert (
-        again.exit_code == 0
-        and again.stdout.splitlines() == result.stdout.splitlines()[: len(again.stdout.splitlines())]
-    )
 
 
 @pytest.mark.parametrize("words", [("--rows", "no/rows.jsonl"), ("--rows", ".")])
