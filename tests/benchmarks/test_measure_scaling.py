@@ -61,7 +61,7 @@ def test_every_way_has_its_own_line_on_its_best_meshes() -> None:
 
 def test_the_mesh_is_the_one_that_is_modelled_to_be_fastest() -> None:
     """Catches a mesh of fewer devices, a length refused that shards do not divide, and a refusal without a reason."""
-    way = {"order": "natural", "precision": "default"}
+    way = {"order": "natural"}
     devices = jax.devices()
     assert math.prod(best_mesh(Task((16, 16, 16)), devices, method="transpose", **way)) == 8
     assert best_mesh(Task((64,)), devices[:4], method="cooley-tukey", **way) == (4,)
