@@ -100,7 +100,7 @@ def test_the_command_prints_and_writes(fake: Path) -> None:
     lines = [line.split() for line in result.stdout.splitlines()]
     assert ["8", "256x256x256", "8,1,1", "1000", "1000", "1.00", "1.0e-07"] in lines
     assert {one["devices"] for one in read(fake / "rows.jsonl")} >= {1, 2, 4, 8}
-    assert "Wrote rows.jsonl." in result.stdout and "share 2 cores" in result.stdout
+    assert "share 2 cores" in result.stdout
 
 
 @pytest.mark.parametrize(
