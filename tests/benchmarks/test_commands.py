@@ -28,7 +28,7 @@ SMALLEST = {
     "inverse": "--sizes 16 --columns 2",
     "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
     "long_convolution": "--lengths 64 --rounds 1",
-    "nodes": "--cases 16,16:16 --rounds 1 --no-mpi",
+    "nodes": "--cases 16,16:16 --rounds 1",
     "paper": "--help",  # whose smallest size takes minutes: test_bench.py runs it on few cases
     "passes": "--lengths 16",
     "plans": "--draws 2",
