@@ -22,7 +22,7 @@ SMALLEST = {
     "bounds": "--sizes 16 --methods kdft --tiers float32",
     "clusters": "--sizes 64 --machines 2*h100:8,2*v5e:2x2",
     "compile": "8,8,8 --mesh 2",
-    "dense_tables": "--most 16",
+    "dense_tables": "--most 64",
     "fft": "8,8,8 --mesh 2 --rounds 1",
     "first_on_tpu": "--lengths 8 --points 64 --rounds 1 --interpret",
     "inverse": "--sizes 16 --columns 2",
