@@ -111,7 +111,6 @@ def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds:
         "mesh": sizes,
         "walks": {way: plan.name for way, plan in there.items()},
         "planned": {way: plan.seconds for way, plan in there.items()},
-        "outer_bytes": {way: plan.machine.outer_bytes(plan.work) for way, plan in there.items()},
         "errors": {way: relative(mf.gather(plan(x)), truth) for way, plan in there.items()},
         "seconds": {way: times[way].seconds for way in there},
     }

@@ -25,7 +25,7 @@ from .scaling import best_mesh
 
 CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a baseline's threads would spin on into others' calls
 VIRTUAL = 8  # CPU devices by default
-WIDE, REAL = ("complex128", "float64"), ("float32", "float64")
+REAL, COMPLEX = ("float32", "float64"), ("complex64", "complex128")
 Ways = list[dict[str, str]]
 
 
@@ -46,13 +46,11 @@ class Asked(NamedTuple):
         flags.check_rows(self.rows)
         lengths = flags.read_sizes(shape, "the shape", "256,256,256")
         kind = flags.check_choice(self.kind or "fft", flags.CHOICES["kind"], "--kind")
-        dtype = flags.check_choice(self.dtype or natural_dtype(kind), flags.DTYPES, "--dtype")
-        if (dtype in REAL) != (real := natural_dtype(kind) in REAL):
-            right = "float32 or float64" if real else "complex64 or complex128"
-            raise ValueError(f"--dtype {dtype} with --kind {kind}: give {right}")
+        dtypes = REAL if natural_dtype(kind) in REAL else COMPLEX
+        dtype = flags.check_choice(self.dtype or dtypes[0], dtypes, "--dtype")
         methods, orders = _choices(self.method, "method"), _choices(order, "order")
         ring = flags.check_choice(self.ring or "auto", flags.CHOICES["ring"], "--ring")
-        if dtype in WIDE:
+        if dtype == dtypes[1]:
             jax.config.update("jax_enable_x64", True)
         named = {} if ring == "auto" else {"ring": ring}
         combined = itertools.product(methods, orders)
