@@ -9,8 +9,8 @@ import typer
 
 from meshfft.extras import installed
 
-ALONE: tuple[str, ...] = ("bounds", "clusters", "compile", "dense_tables", "inverse", "long_convolution", "nodes")
-ALONE += ("passes", "plans", "programs", "regret", "scattered", "scattered_scaling", "tolerance", "wires")
+ALONE: tuple[str, ...] = ("bounds", "clusters", "compile", "dense_tables", "guard", "inverse", "long_convolution")
+ALONE += ("nodes", "passes", "plans", "programs", "regret", "scattered", "scattered_scaling", "tolerance", "wires")
 COMMANDS = {  # a module, and a function of it
     **{name: f"measure.commands:{name}" for name in ("fft", "scaling")},
     "paper": "paper.command:paper",

@@ -50,7 +50,6 @@ def cheapest(shape: tuple[int, ...], where: Topology, wire: str) -> Values:
         "shape": shape[0],
         "machine": where.name,
         "mesh": tuple(axis_sizes(best.mesh).values()),
-        "outside": best.to_dict()["outer_mesh"],
         "wire": wire,
         "seconds": best.seconds,
         "one_stage": one and one.seconds,

@@ -59,16 +59,14 @@ def compiled(
         return swirl(program, devices).lower(block).compile()
 
     made, wall, spent = clocked(build)
-    row: Values = {"by": "swirl-lm" if program else "meshfft", "topology": topology}
-    row |= {"shape": shape, "mesh": sizes, **{name: getattr(how, name) for name in TOLD}}
-    row["steps"] = len(plan.walk.pairs)
-    if program is None:
-        row["sent_bytes"] = plan.work.sent_bytes
+    row: Values = {"by": "swirl-lm" if program else "meshfft", "topology": topology, "shape": shape, "mesh": sizes}
+    row |= {name: getattr(how, name) for name in TOLD}
     row |= {"cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
     if chip.clock and program:
         row["modelled_compute"] = play(program_of(made, chip), 1 / chip.clock.value, {}).compute
     elif chip.clock:
         played = timeline(made, plan)
+        row |= {"steps": len(plan.walk.pairs), "sent_bytes": plan.work.sent_bytes}
         row |= {"modelled_plan": plan.seconds, "modelled_plan_compute": sum(plan.seconds_by_resource[:3])}
         row |= {"modelled_compute": played.compute, "modelled_links": played.links, "modelled_played": played.total}
     return row

@@ -27,16 +27,16 @@ from meshfft.machine.machine_file import machine_text
 
 from .clusters import staged
 from .common import cpu_devices, mesh_of, noise, numbers, relative, spec_of, table
-from .measure.baselines import PENCIL
+from .measure.baselines import BASELINES, PENCIL
 from .measure.cases import Case, Task
 from .measure.data import Data
 from .measure.mpi import MpiRanks
 from .rows import Values, cores, kept
 from .timing import spread, timed
-from .virtual_nodes import Nodes, missing, started
+from .virtual_nodes import NODES, RATE, Nodes, missing, started
 
 ROOT = Path(__file__).resolve().parents[1]
-NODES, DEVICES = 4, 4  # processes, and devices or ranks of each
+DEVICES = 4  # or ranks, of each node
 CASES = "64,64:16 256,256:16 1024,1024:16 64,64,64:16 128,128,128:16 128,128,128:4,4"
 WAYS = ("one stage", "two stages", "exact", "outer int16")  # exact: the plan, in one stage or in two
 HEADS = ("array", "mesh", *(f"{way}, ms" for way in WAYS), "mpi4py-fft, ms")
@@ -47,8 +47,6 @@ PATIENCE = 1800.0
 def main(
     cases: str = CASES,
     rounds: int = 15,
-    rate: str = "1gbit",
-    mpi: bool = True,
     rows: Path | None = None,
     inside: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
@@ -57,23 +55,23 @@ def main(
         return
     if reason := missing():
         raise SystemExit(f"no virtual nodes here: {reason}")
-    found = ({**row, "rate": rate} for row in measured(cases, rounds, rate, mpi))
-    table(HEADS, map(cells, kept(rows, found, *(("mpi4py", "mpi4py-fft") if mpi else ()))))
+    table(HEADS, map(cells, kept(rows, measured(cases, rounds), "mpi4py", "mpi4py-fft")))
 
 
-def measured(cases: str, rounds: int, rate: str, mpi: bool) -> Iterator[Values]:
+def measured(cases: str, rounds: int) -> Iterator[Values]:
     own = f"{sys.executable} -m benchmarks nodes --inside --cases '{cases}' --rounds {rounds}"
-    with started(NODES, rate) as nodes:
-        command, more = f"srun -N {NODES} --ntasks-per-node=1 {own}", {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
-        told = nodes.run(command, folder=ROOT, seconds=PATIENCE, more=more).stdout
+    with started() as nodes:
+        told = nodes.run(f"srun -N {NODES} --ntasks-per-node=1 {own}", folder=ROOT, seconds=PATIENCE).stdout
         for line in (line for line in told.splitlines() if line.startswith("{")):
             row = json.loads(line)
-            yield {**row, "mpi4py_fft": theirs(row, nodes, rounds) if mpi else []}
+            yield {**row, "rate": RATE, "mpi4py_fft": theirs(row, nodes, rounds)}
 
 
 def theirs(row: Values, nodes: Nodes, rounds: int) -> list[float]:
-    """Seconds of mpi4py-fft on one rank for each device; its ranks end before others start."""
+    """Seconds of mpi4py-fft on one rank for each device, if it is here; its ranks end before others start."""
     task = Task(tuple(row["shape"]))
+    if BASELINES["mpi4py-fft"].missing(task.kind):
+        return []
     case = Case(task, "mpi4py-fft", tuple(row["mesh"]), method=PENCIL)
     allocated = ("salloc", "-Q", f"--nodes={NODES}", f"--ntasks-per-node={DEVICES}", "mpiexec")
     with MpiRanks((*nodes.inside, *allocated), nodes.environment) as ranks:
@@ -113,7 +111,6 @@ def timings(shape: tuple[int, ...], sizes: tuple[int, ...], rates: Path, rounds:
         "mesh": sizes,
         "walks": {way: plan.name for way, plan in there.items()},
         "planned": {way: plan.seconds for way, plan in there.items()},
-        "outer_bytes": {way: plan.machine.outer_bytes(plan.work) for way, plan in there.items()},
         "errors": {way: relative(mf.gather(plan(x)), truth) for way, plan in there.items()},
         "seconds": {way: times[way].seconds for way in there},
     }

@@ -66,7 +66,6 @@ def counted(case: Case) -> Values:
         "passes": {kind: nbytes / (2 * block) for kind, nbytes in passed(program_of(compiled)).items()},
         "all_to_alls": plan.work.all_to_alls,
         "sent_bytes": plan.work.sent_bytes,
-        "seconds_modelled": plan.seconds,
         "described": "h100:8",
     }
 

@@ -6,6 +6,7 @@ beyond 100,000 points).
 """
 
 import functools
+import itertools
 import math
 import statistics
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from .measure.flags import calm
 from .rows import Values, kept
 from .timing import Call, clocked, timed
 
-TRAJECTORIES = {2: ("random", "radial", "spiral"), 3: ("random", "koosh")}
+TRAJECTORIES = ("random", "radial", "spiral")
 GOLDEN = math.pi * (3 - math.sqrt(5))
 DRAWN, FEWER, MANY = 300, 30, 100_000
 
@@ -43,7 +44,6 @@ class Case(NamedTuple):
 def main(
     shape: str = "512,512",
     tol: str = "1e-3,1e-6",
-    trajectory: str | None = None,
     points: int = 1_000_000,
     rounds: int = 7,
     device: str = "cpu",
@@ -51,22 +51,15 @@ def main(
 ) -> None:
     calm()
     start(device)
-    sizes = numbers(shape)
-    if len(sizes) not in TRAJECTORIES:
-        raise SystemExit(f"--shape {shape} has {len(sizes)} dimensions: give 2 or 3")
-    known = TRAJECTORIES[len(sizes)]
-    names = trajectory.split(",") if trajectory else known
-    if not set(names) <= set(known):
-        raise SystemExit(f"--trajectory {trajectory}: in {len(sizes)} dimensions there are {', '.join(known)}")
-    tolerances = list(map(float, tol.split(",")))
-    found = (row for n in names for t in tolerances for row in measured(sizes, n, t, points, rounds))
+    pairs = itertools.product(TRAJECTORIES, map(float, tol.split(",")))
+    found = (row for name, t in pairs for row in measured(numbers(shape), name, t, points, rounds))
     print_rows(kept(rows, found, "finufft"))
 
 
 def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: int) -> list[Values]:
     """Rows of both types: meshfft in both orders, and finufft where it is."""
-    rng = np.random.default_rng(len(shape))
-    k = trajectory_of(name, len(shape), many, rng)
+    rng = np.random.default_rng(2)
+    k = trajectory_of(name, many, rng)
     x, c = noise(shape), noise((len(k),), seed=1)
     cases = [*_ours(k, x, c, tol), *(_finufft(k, x, c, tol) if installed("finufft") else ())]
     truths = {1: _type1(k, x.shape, c, rng), 2: _type2(k, x, rng)}
@@ -82,22 +75,18 @@ def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: i
     return rows
 
 
-def trajectory_of(name: str, dims: int, many: int, rng: np.random.Generator) -> np.ndarray:
-    """About so many points (M, d) in cycles per sample, M a multiple of 8."""
+def trajectory_of(name: str, many: int, rng: np.random.Generator) -> np.ndarray:
+    """About so many points (M, 2) in cycles per sample, M a multiple of 8."""
     if name == "random":
-        return rng.random((many - many % 8, dims)) - 0.5
-    samples = 8 * max(1, round(math.sqrt(many / 8) / 8)) * (2 if dims == 2 else 1)
-    i, along = np.arange(max(1, many // samples)), (np.arange(samples) - samples // 2) / samples
-    if name == "spiral":
+        return rng.random((many - many % 8, 2)) - 0.5
+    samples = 16 * max(1, round(math.sqrt(many / 8) / 8))
+    i = np.arange(max(1, many // samples))[:, None]  # of spokes, or of arms
+    if name == "radial":
+        radius, angle = (np.arange(samples) - samples // 2) / samples, GOLDEN * i
+    else:
         s = (np.arange(samples) + 0.5) / samples
-        angle = 2 * np.pi * (16 * s + i[:, None] / len(i))
-        return np.stack([s / 2 * np.cos(angle), s / 2 * np.sin(angle)], -1).reshape(-1, 2)
-    directions = np.stack([np.cos(i * GOLDEN), np.sin(i * GOLDEN)], -1)
-    if dims == 3:  # the koosh ball: spokes through the whole sphere
-        z = 1 - (2 * i[:, None] + 1) / len(i)
-        directions = np.concatenate([np.sqrt(1 - z * z) * directions, z], -1)
-    points: np.ndarray = (along[:, None] * directions[:, None]).reshape(-1, dims)
-    return points
+        radius, angle = s / 2, 2 * np.pi * (16 * s + i / len(i))
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1).reshape(-1, 2)
 
 
 def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]:
@@ -109,7 +98,6 @@ def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]
     image, values = mf.shard(x, mesh, spec), mf.shard(c, mesh, plan.out_layout.spec)
     placed, window = plan.place(values), plan.window
     facts: Values = {"plan_s": seconds, "imbalance": plan.imbalance, "sigma": window.sigma, "width": window.width}
-    facts["grid"] = list(plan.grid)
     return [
         Case("meshfft", 2, lambda: plan(image), mf.gather, facts),
         Case("meshfft, placed", 2, lambda: plan(image, placed=True), lambda y: mf.gather(plan.restore(y)), facts),
@@ -131,11 +119,8 @@ def _finufft(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Ca
 
 def _type2(k: np.ndarray, x: np.ndarray, rng: np.random.Generator) -> tuple[Any, np.ndarray]:
     at = rng.integers(0, len(k), min(DRAWN, len(k)))
-    waves = [np.exp(-2j * np.pi * np.outer(k[at, d], np.arange(n) - n // 2)) for d, n in enumerate(x.shape)]
-    sums = np.einsum("...n,jn->j...", x, waves[-1], optimize=True)
-    for wave in waves[-2::-1]:
-        sums = np.einsum("j...n,jn->j...", sums, wave)
-    return (at,), sums
+    down, across = (np.exp(-2j * np.pi * np.outer(k[at, d], np.arange(n) - n // 2)) for d, n in enumerate(x.shape))
+    return (at,), np.einsum("mn,jm,jn->j", x, down, across, optimize=True)
 
 
 def _type1(k: np.ndarray, shape: tuple[int, ...], c: np.ndarray, rng: np.random.Generator) -> tuple[Any, np.ndarray]:

@@ -34,11 +34,8 @@ class Times:
         return statistics.median(self.seconds)
 
 
-def timed(calls: Mapping[Name, Call], rounds: int, *, told: Callable[[], None] = lambda: None) -> dict[Name, Times]:
-    """Times of every call, after one that warms it: to the finished result, or the Seconds that it returns.
-
-    `told` is called after every round.
-    """
+def timed(calls: Mapping[Name, Call], rounds: int) -> dict[Name, Times]:
+    """Times of every call, after one that warms it: to the finished result, or the Seconds that it returns."""
     for call in calls.values():
         _once(call)
     found, names = {name: Times() for name in calls}, list(calls)
@@ -48,7 +45,6 @@ def timed(calls: Mapping[Name, Call], rounds: int, *, told: Callable[[], None] =
             one = _once(calls[name])
             found[name].seconds += one.seconds
             found[name].cpu += one.cpu
-        told()
     return found
 
 

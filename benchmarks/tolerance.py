@@ -83,7 +83,8 @@ def _program(rng: np.random.Generator, kind: int, dtype: str, decade: float) -> 
         wide = 2 * window(tol / 2, 2.0, len(shape), np.dtype(dtype)).width + 2
         grid = tuple(2 * mf.next_fast_len(math.ceil(2 * max(span, 4.0)) + wide) for span in spans)
     else:  # the cells do not depend on where points are
-        grid = mf.scattered_plan(shape, _turns(np.zeros((count, len(shape)))), tol=tol, origin=origin, dtype=dtype).grid
+        points = mf.Scattered.lengths(np.zeros((count, len(shape))))
+        grid = mf.scattered_plan(shape, points, tol=tol, origin=origin, dtype=dtype).grid
     return Program(kind, dtype, decade, tol, shape, count, origin, spans, grid)
 
 
@@ -168,14 +169,10 @@ def _values(rng: np.random.Generator, values: str, matrix: np.ndarray, used: int
 
 
 def _found(program: Program, points: np.ndarray, sums: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    turns = _turns(points)
+    turns = mf.Scattered.lengths(points)  # also cycles per sample, but never read as radians
     how: Values = {"tol": program.tol, "origin": program.origin}
     if program.kind == 1:
         return np.asarray(mf.nufftn_adjoint(inputs, turns, program.shape, **how)).reshape(-1)
     if program.kind == 2:
         return np.asarray(mf.nufftn(inputs.reshape(program.shape), turns, **how))
-    return np.asarray(mf.nufftn_type3(inputs, points, _turns(sums), tol=program.tol))
-
-
-def _turns(points: np.ndarray) -> mf.Scattered:
-    return mf.Scattered.lengths(points)  # also cycles per sample, but never read as radians
+    return np.asarray(mf.nufftn_type3(inputs, points, mf.Scattered.lengths(sums), tol=program.tol))

@@ -18,13 +18,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 PROGRAMS = ("ip", "tc", "unshare", "nsenter", "setpriv", "munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo")
 PATIENCE = 90.0  # seconds until all nodes are up, or down
 PATH = "/usr/sbin:/sbin:"
+NODES, RATE = 4, "1gbit"  # at most nine nodes; the rate of each, as `tc` reads it
 CPUS = 32  # of a node, as Slurm counts them; nothing is bound
 BURST = "128kb"  # two packets of the largest size that the kernel hands on in one piece
 INSIDE = ("--net", "--uts", "--mount", "--pid")
@@ -103,7 +104,6 @@ class Nodes(NamedTuple):
         folder: Path | None = None,
         seconds: float = 60.0,
         check: bool = True,
-        more: Mapping[str, str] = {},
     ) -> subprocess.CompletedProcess[str]:
         """Runs a shell command on the head, and ends it with all it started after so many seconds."""
         process = subprocess.Popen(
@@ -112,7 +112,7 @@ class Nodes(NamedTuple):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**self.environment, **more},
+            env=self.environment,
             start_new_session=True,
         )
         try:
@@ -127,21 +127,22 @@ class Nodes(NamedTuple):
 
 
 @contextlib.contextmanager
-def started(count: int = 4, rate: str = "1gbit") -> Iterator[Nodes]:
-    """Up to nine nodes at its start, nothing left at its end. `rate` is that of a node, as `tc` reads it."""
+def started() -> Iterator[Nodes]:
+    """The nodes are up at its start, and nothing is left at its end. JAX takes their CPUs."""
     with tempfile.TemporaryDirectory(prefix="nodes-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        _configure(folder, [f"node{i}" for i in range(1, count + 1)])
-        each = (NODE.format(i=i, rate=rate, burst=BURST) for i in range(1, count + 1))
+        _configure(folder)
+        each = (NODE.format(i=i, rate=RATE, burst=BURST) for i in range(1, NODES + 1))
         script = "".join([HEAD.format(folder=folder), *each, "exec slurmctld -D\n"])
         environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": PATH + os.environ["PATH"]}
+        environment |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
         own = ["setpriv", "--pdeathsig", "KILL", "unshare", *INSIDE, "--fork", "--kill-child", "--mount-proc"]
         with open(folder / "log", "w") as log:
             first = subprocess.Popen(
                 [*own, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
         try:
-            yield _ready(first, count, folder, environment)
+            yield _ready(first, folder, environment)
         finally:
             for child in _children(first):
                 os.kill(child, signal.SIGKILL)  # process 1 of the namespace, and so all of it
@@ -150,11 +151,11 @@ def started(count: int = 4, rate: str = "1gbit") -> Iterator[Nodes]:
             first.kill()
 
 
-def _configure(folder: Path, names: Sequence[str]) -> None:
-    addresses = {name: f"10.77.0.1{i}" for i, name in enumerate(names, 1)}
+def _configure(folder: Path) -> None:
+    addresses = {f"node{i}": f"10.77.0.1{i}" for i in range(1, NODES + 1)}
     nodes = "\n".join(f"NodeName={name} NodeAddr={address} CPUs={CPUS}" for name, address in addresses.items())
     hosts = {"localhost": "127.0.0.1", "head": "10.77.0.1", **addresses}
-    for name in ("state", *names):
+    for name in ("state", *addresses):
         (folder / name).mkdir()
     (folder / "slurm.conf").write_text(SLURM.format(folder=folder, nodes=nodes))
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # none is mounted; none is used
@@ -163,13 +164,13 @@ def _configure(folder: Path, names: Sequence[str]) -> None:
     (folder / "key").chmod(0o600)
 
 
-def _ready(first: "subprocess.Popen[bytes]", count: int, folder: Path, environment: dict[str, str]) -> Nodes:
+def _ready(first: "subprocess.Popen[bytes]", folder: Path, environment: dict[str, str]) -> Nodes:
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end and first.poll() is None:
         time.sleep(0.5)
         if children := _children(first):
             nodes = Nodes(folder, environment, ["nsenter", "--target", str(children[0]), *INSIDE])
-            if nodes.run("sinfo -h -N -o %T", check=False).stdout.split() == ["idle"] * count:
+            if nodes.run("sinfo -h -N -o %T", check=False).stdout.split() == ["idle"] * NODES:
                 return nodes
     logs = "\n".join(path.read_text()[-2000:] for path in sorted(folder.glob("*log")))
     raise RuntimeError(f"the nodes did not start within {PATIENCE:.0f} s:\n{logs}")

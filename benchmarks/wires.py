@@ -88,9 +88,9 @@ def one_process(process: int, address: str, rounds: int, size: int) -> None:
     found = timed(calls, rounds)
     for wire, plan in plans.items():
         (mine,), (came,) = x.addressable_shards, calls[wire]().addressable_shards
-        times = {"processes": PROCESSES, "seconds": found[wire].seconds, "seconds_of_cpu": found[wire].cpu}
-        errors = {"error_back": relative(came.data, np.asarray(mine.data)), "error_expected": plan.error}
-        row = {"wire": wire, "shape": [size] * 3, **times, "bytes_each_way": plan.work.sent_bytes, **errors}
+        row: Values = {"wire": wire, "shape": x.shape, "seconds": found[wire].seconds}
+        row |= {"bytes_each_way": plan.work.sent_bytes, "error_expected": plan.error}
+        row["error_back"] = relative(came.data, np.asarray(mine.data))
         print(json.dumps(row), flush=True)
 
 

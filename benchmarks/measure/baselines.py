@@ -70,8 +70,8 @@ def _decomposed(task: Task, meshes: Meshes, cores: int) -> list[Case]:
 
 def _ranked(task: Task, meshes: Meshes, cores: int) -> list[Case]:
     """mpi4py-fft on a rank for each core; on a prime number a pencil is a slab, a dimension at a time."""
-    pencil = balanced(cores, 2) if len(task.shape) > 2 else (1, cores)
-    return [Case(task, "mpi4py-fft", grid, method=how) for how, grid in ((SLAB, (cores,)), (PENCIL, pencil))]
+    pencil = [Case(task, "mpi4py-fft", balanced(cores, 2), method=PENCIL)] if len(task.shape) > 2 else []
+    return [Case(task, "mpi4py-fft", (cores,), method=SLAB), *pencil]
 
 
 _REAL = ("fft", "rfft")

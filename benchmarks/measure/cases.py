@@ -15,14 +15,13 @@ class Task(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One way to do a task; order, precision and ring are meshfft's."""
+    """One way to do a task; order and ring are meshfft's."""
 
     task: Task
     library: str  # meshfft, or a baseline by its name in the table
     mesh: tuple[int, ...] = ()  # devices, or MPI ranks, along axes; axis i cuts dimension i; empty for one
     method: str = ""  # meshfft's, or what distinguishes two cases of a baseline
     order: str = ""
-    precision: str = ""
     ring: str = ""
 
     @property

@@ -40,7 +40,7 @@ def fft(
     found = asked.run(own.cases_of(task, meshes, ways, others), devices, program)
     say(f"{task.kind} of {' x '.join(map(str, task.shape))} {task.dtype}\n")
     print_columns(words.HEADS, words.cells(found))
-    say(f"\n{words.notes(found)}{_wrote(asked.rows)}")
+    say(f"\n{words.notes(found)}")
 
 
 @guarded
@@ -67,8 +67,4 @@ def scaling(
     for name, lines in scales.tables(found).items():
         say(f"\n{name}\n")
         print_columns(scales.HEADS, lines)
-    say(f"\n{words.sharing(found)}{words.notes(found, ratio=False)}{_wrote(asked.rows)}")
-
-
-def _wrote(path: Path | None) -> str:
-    return f"\nWrote {path}." if path else ""
+    say(f"\n{words.sharing(found)}{words.notes(found, ratio=False)}")

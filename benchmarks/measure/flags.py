@@ -11,7 +11,7 @@ import jax
 
 from meshfft.cli import flags
 from meshfft.cli.cluster import running_devices
-from meshfft.cli.output import bar
+from meshfft.cli.output import waiting
 from meshfft.layout.memory import available_bytes
 from meshfft.operators.transform import natural_dtype
 
@@ -21,12 +21,11 @@ from .cases import Case, Task, usual_meshes
 from .data import Place
 from .measured import measured, needed_bytes, packages
 from .mpi import MpiRanks
-from .on_devices import plan_of
 from .scaling import best_mesh
 
 CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a baseline's threads would spin on into others' calls
 VIRTUAL = 8  # CPU devices by default
-WIDE, REAL = ("complex128", "float64"), ("float32", "float64")
+REAL, COMPLEX = ("float32", "float64"), ("complex64", "complex128")
 Ways = list[dict[str, str]]
 
 
@@ -36,30 +35,26 @@ class Asked(NamedTuple):
     kind: flags.KindFlag = "fft"
     dtype: Annotated[str | None, flags.option("NAME", f"{', '.join(flags.DTYPES)}; by the kind.")] = None
     method: Annotated[str, flags.option("A,B,...", "Methods of meshfft.")] = "auto"
-    precision: Annotated[str, flags.option("A,B,...", "Of dense products.")] = "default"
     ring: flags.RingFlag = None
     baselines: Annotated[str, flags.option("A,B,...", "Whom to set beside: all, none, or names, as jnp,fftw.")] = "all"
-    rounds: Annotated[int, flags.option("N", "How often each call is timed; slow ones less often.")] = 15
+    rounds: Annotated[int, flags.option("N", "How often each call is timed.")] = 15
     rows: Annotated[Path | None, flags.option("FILE", "Write the rows here, as JSON lines.")] = None
 
     def read(self, shape: str, order: str) -> tuple[Task, Ways]:
-        """The task, and keywords of a meshfft case for each combination. Sets the precision of JAX for both."""
+        """The task, and keywords of a meshfft case for each combination. Sets the precision of JAX."""
         flags.check_count(self.rounds, "--rounds", "rounds")
         flags.check_rows(self.rows)
         lengths = flags.read_sizes(shape, "the shape", "256,256,256")
         kind = flags.check_choice(self.kind or "fft", flags.CHOICES["kind"], "--kind")
-        dtype = flags.check_choice(self.dtype or natural_dtype(kind), flags.DTYPES, "--dtype")
-        if (dtype in REAL) != (real := natural_dtype(kind) in REAL):
-            right = "float32 or float64" if real else "complex64 or complex128"
-            raise ValueError(f"--dtype {dtype} with --kind {kind}: give {right}")
+        dtypes = REAL if natural_dtype(kind) in REAL else COMPLEX
+        dtype = flags.check_choice(self.dtype or dtypes[0], dtypes, "--dtype")
         methods, orders = _choices(self.method, "method"), _choices(order, "order")
-        precisions = _choices(self.precision, "precision")
         ring = flags.check_choice(self.ring or "auto", flags.CHOICES["ring"], "--ring")
-        if dtype in WIDE or "float64" in precisions:
+        if dtype == dtypes[1]:
             jax.config.update("jax_enable_x64", True)
         named = {} if ring == "auto" else {"ring": ring}
-        combined = itertools.product(methods, orders, precisions)
-        return Task(lengths, dtype, kind), [{"method": m, "order": o, "precision": p, **named} for m, o, p in combined]
+        combined = itertools.product(methods, orders)
+        return Task(lengths, dtype, kind), [{"method": m, "order": o, **named} for m, o in combined]
 
     def others(self, known: Sequence[str]) -> list[str]:
         if self.baselines in ("all", "none"):
@@ -75,14 +70,8 @@ class Asked(NamedTuple):
             raise ValueError(f"{len(cases)} cases take about {need:.3g} GB and {free:.3g} GB are free: {remedy}")
         calm()
         facts = files.circumstances(*packages(cases))
-        with MpiRanks() as ranks, bar(len(cases) + self.rounds, in_bytes=False) as report:
-
-            def told(part: str) -> None:
-                report.begin(part)
-                report.advance(1)
-
-            place = Place(devices, files.cores(), ranks.prepare, program)
-            found = measured(cases, self.rounds, place, facts, told)
+        with MpiRanks() as ranks, waiting(f"measuring {len(cases)} cases"):
+            found = measured(cases, self.rounds, Place(devices, files.cores(), ranks.prepare, program), facts)
         files.write(self.rows, found)
         return found
 
@@ -118,15 +107,8 @@ def start_devices(count: int | None, flag: str = "--mesh") -> list[jax.Device]:
 
 
 def cases_of(task: Task, meshes: Sequence[tuple[int, ...]], ways: Ways, baselines: Sequence[str]) -> list[Case]:
-    """meshfft's cases, of which at least one must have a walk, and those of baselines."""
-    own, refusals = [Case(task, MESHFFT, mesh, **way) for mesh in meshes for way in ways], list[Exception]()
-    for case in own:
-        try:
-            plan_of(case)
-        except (ValueError, TypeError) as error:
-            refusals.append(error)
-    if refusals and len(refusals) == len(own):
-        raise refusals[0]
+    """meshfft's cases, and those of baselines."""
+    own = [Case(task, MESHFFT, mesh, **way) for mesh in meshes for way in ways]
     return own + _theirs(task, baselines, meshes, files.cores())
 
 

@@ -20,17 +20,11 @@ from .data import Data, Place, Prepared
 LONGEST = 160  # letters of a reason
 
 
-def measured(
-    cases: Sequence[Case], rounds: int, place: Place, facts: Values, told: Callable[[str], None]
-) -> list[Values]:
-    """A row for each case, with these facts; `told` is called with the part that begins."""
+def measured(cases: Sequence[Case], rounds: int, place: Place, facts: Values) -> list[Values]:
+    """A row for each case, with these facts."""
     data = {task: Data(task, place.cores) for task in dict.fromkeys(case.task for case in cases)}
-    ready = []
-    for case in cases:
-        told(f"prepare {name_of(case.to_dict())}")
-        ready.append(attempt(partial(prepare, case, data[case.task], place)))
-    calls = {at: one.call for at, one in enumerate(ready) if isinstance(one, Prepared)}
-    times = timed(calls, rounds, told=lambda: told("measure"))
+    ready = [attempt(partial(prepare, case, data[case.task], place)) for case in cases]
+    times = timed({at: one.call for at, one in enumerate(ready) if isinstance(one, Prepared)}, rounds)
     rows = []
     for at, (case, one) in enumerate(zip(cases, ready, strict=True)):
         found: Values = {"seconds": [], "error": None, "absent": one}
@@ -42,8 +36,7 @@ def measured(
 
 def name_of(row: Values) -> str:
     """The library of a row, and what distinguishes its case from others of the library."""
-    precision = "" if row["precision"] == "default" else row["precision"]
-    return " ".join(filter(None, (row["library"], row["method"], row["ring"], row["order"], precision)))
+    return " ".join(filter(None, (row["library"], row["method"], row["ring"], row["order"])))
 
 
 def median_of(row: Values) -> float:

@@ -32,7 +32,7 @@ class MpiRanks(contextlib.ExitStack):
         super().__init__()
         self._start, self._environment = start, environment
         self._folder = Path(self.enter_context(tempfile.TemporaryDirectory()))
-        self._runs: dict[tuple[Case, str], tuple[subprocess.Popen[str], Path, Any]] = {}
+        self._runs: dict[Case, tuple[subprocess.Popen[str], Path, Any]] = {}
 
     def prepare(self, case: Case, data: Data, turns: int = 0) -> Prepared:
         """Starts the ranks of a case, which plan and check it; a call is one transform, or several round trips."""
@@ -40,12 +40,9 @@ class MpiRanks(contextlib.ExitStack):
             raise RuntimeError("mpiexec is not installed: on Debian apt-get install openmpi-bin")
         if len(case.task.shape) < 2:
             raise ValueError("it does two dimensions and more")
-        if len(case.mesh) > 1 and len(case.task.shape) < 3:
-            raise RuntimeError("a pencil needs three dimensions")
-        key = case, self._saved(data)
-        if key not in self._runs:
-            self._runs[key] = self._started(*key)
-        run, log, first = self._runs[key]
+        if case not in self._runs:
+            self._runs[case] = self._started(case, self._saved(data))
+        run, log, first = self._runs[case]
         return Prepared(lambda: Seconds(_answer(run, log, f"{turns}\n")), first["error"], first["versions"])
 
     def _started(self, case: Case, folder: str) -> tuple[subprocess.Popen[str], Path, Any]:

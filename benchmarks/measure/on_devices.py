@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.fft import dctn
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from meshfft.extras import installed
 from meshfft.inspect.aot import compile_plan
@@ -35,18 +35,15 @@ AS_IT_LIES, CONTIGUOUS = "transposed-layout", "transposed-array"  # how jaxDecom
 JNP: dict[str, Callable[..., jax.Array]] = {"fft": jnp.fft.fftn, "rfft": jnp.fft.rfftn, "dct-2": dctn}
 
 
-def plan_of(case: Case, mesh: Mesh | AbstractMesh | None = None) -> Plan:
-    """The plan of a case of meshfft's, for a mesh of devices, or one that is only described."""
-    described = AbstractMesh(case.mesh, tuple(AXES[: len(case.mesh)]), axis_types=(AxisType.Auto,) * len(case.mesh))
+def plan_of(case: Case, mesh: Mesh) -> Plan:
     return plan(
         case.task.shape,
-        mesh=described if mesh is None else mesh,
+        mesh=mesh,
         spec=PartitionSpec(*case.spec),
         dtype=case.task.dtype,
         kind=case.task.kind,
         method=case.method,
         order=case.order,
-        precision=case.precision or None,
         ring=case.ring or "auto",
     )
 

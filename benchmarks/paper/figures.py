@@ -55,9 +55,9 @@ def _bars(spot: Any, lines: Sequence[Values]) -> None:
     )
     for place, (label, heights, colour) in enumerate(bars):
         at = [j + (place - 2) * 0.17 for j in range(len(heights))]
-        spot.bar(at, [height or 0 for height in heights], 0.16, color=colour, label=label)
+        spot.bar(at, heights, 0.16, color=colour, label=label)
     starts, ends = ([j + side for j in range(len(lines))] for side in (-0.43, 0.43))
-    floors = [one["floor"] or 0 for one in lines]
+    floors = [one["floor"] for one in lines]
     spot.hlines(floors, starts, ends, color=FLOOR, linestyle="--", label="physical floor, modelled")
     spot.set_xticks(range(len(lines)), [f"{one['n']}^3" for one in lines])
     spot.set_yscale("log")

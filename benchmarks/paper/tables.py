@@ -10,12 +10,10 @@ from typing import NamedTuple
 from ..rows import Values, find, grouped
 from .cases import BEST, CUBES, FFT, KDFT, OWN, PAPER_FFT, PAPER_KDFT, POD, SCALINGS, TABLE
 
-NONE = "-"
 WAYS = {"KDFT": (PAPER_KDFT, KDFT), "FFT": (PAPER_FFT, FFT)}  # the paper's, then meshfft's
 LINKS = ("permutes", "all-to-alls")
 TABLE_HEADS = ("array", "paper", "its on\n4,4,128", "its\nbest", "ours on\n8,16,16", "gain", "ours\nbest", "floor")
 SCALING_HEADS = ("algorithm", "cores", "seconds", "products", "links", "efficiency")
-Seconds = float | None
 
 
 class Table(NamedTuple):
@@ -35,7 +33,7 @@ def tables(rows: Sequence[Values]) -> Iterator[Table]:
 
 
 def entries(rows: Iterable[Values], family: str) -> list[Values]:
-    """Seconds of Table I for KDFT or FFT, the largest array first; modelled except for `measured`, None if missing."""
+    """Seconds of Table I for KDFT or FFT, the largest array first; modelled except for `measured`."""
     rows = find(rows, figure=TABLE, family=family)
     sizes = sorted({row["shape"][0] for row in rows}, reverse=True)
     return [{"array": f"{family} {n}^3", "n": n, **_entry(find(rows, shape=[n] * 3), family)} for n in sizes]
@@ -43,19 +41,20 @@ def entries(rows: Iterable[Values], family: str) -> list[Values]:
 
 def _entry(rows: Sequence[Values], family: str) -> Values:
     its, ours = (find(rows, algorithm=way.name, quantity="total") for way in WAYS[family])
-    return {
-        "measured": _seconds(find(rows, known="published")),  # by the paper
-        "own": _seconds(find(its, note=f"mesh: {OWN}")),  # the paper's algorithm on the paper's mesh
-        "paper": _seconds(find(its, note=f"mesh: {BEST}")),  # and on its best one
-        "blocks": _seconds(find(ours, note=f"mesh: {CUBES}")),  # meshfft's walk from and to blocks of all dimensions
-        "meshfft": _seconds(find(ours, note=f"mesh: {BEST}")),  # and on its best mesh
-        "floor": _seconds(find(rows, algorithm=family, quantity="floor")),
+    chosen = {
+        "measured": find(rows, known="published"),  # by the paper
+        "own": find(its, note=f"mesh: {OWN}"),  # the paper's algorithm on the paper's mesh
+        "paper": find(its, note=f"mesh: {BEST}"),  # and on its best one
+        "blocks": find(ours, note=f"mesh: {CUBES}"),  # meshfft's walk from and to blocks of all dimensions
+        "meshfft": find(ours, note=f"mesh: {BEST}"),  # and on its best mesh
+        "floor": find(rows, algorithm=family, quantity="floor"),
     }
+    return {name: row["seconds"] for name, (row,) in chosen.items()}
 
 
 def _line(one: Values) -> list[str]:
     its = [number(one[name]) for name in ("measured", "own", "paper", "blocks")]
-    gain = _times(one["paper"], one["blocks"])
+    gain = f"{one['paper'] / one['blocks']:.1f}"
     return [one["array"], *its, gain, number(one["meshfft"]), number(one["floor"])]
 
 
@@ -73,16 +72,8 @@ def _scaling(name: str, one: Values) -> list[str]:
     return [name, one["cores"], *(number(one[of]) for of in SCALING_HEADS[2:5]), f"{one['efficiency']:.2f}"]
 
 
-def _seconds(rows: Sequence[Values]) -> Seconds:
-    return rows[0]["seconds"] if rows else None
-
-
-def _times(one: Seconds, other: Seconds) -> str:
-    return f"{one / other:.1f}" if one and other else NONE
-
-
-def number(value: Seconds) -> str:
+def number(value: float | None) -> str:
     if value is None:
-        return NONE
+        return "-"
     text = f"{value:#.3g}".rstrip(".")
     return f"{value:.6f}" if "e" in text else text

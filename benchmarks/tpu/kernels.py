@@ -61,7 +61,8 @@ def main(
 def compiled(topology: str, lengths: Sequence[int], kinds: Sequence[str], makers: Sequence[str]) -> Iterator[Values]:
     chip = chip_of(topology)
     for by in makers:
-        jobs = [job(by, kind, n, chip) for n in lengths for kind in kinds if by == "kernel" or kind != "plane"]
+        some = kinds if by == "kernel" else [kind for kind in kinds if kind not in ("plane", *REAL)]
+        jobs = [job(by, kind, n, chip) for n in lengths for kind in some]
         for row in schedules("benchmarks.tpu.kernels:program", jobs, topology, dump=by == "kernel"):
             yield {"topology": topology, "known": "modelled", **row}
 
@@ -90,10 +91,9 @@ def program(
     by: str, kind: str, lengths: Sequence[int], shape: Sequence[int], room: int
 ) -> tuple[Callable[..., Any], list[Sequence[int]]]:
     """A transform of planes of that shape, by one kernel or by XLA's FFT, and the shapes of its arguments."""
-    last = len(shape) - 1
     if kind in REAL:
-        return _real(by, kind, shape, room)
-    dims = {"lane": (last,), "sublane": (last - 1,), "first": (0,), "plane": (last - 1, last)}[kind]
+        return _real(kind, shape, room)
+    dims = {"lane": (2,), "sublane": (1,), "first": (0,), "plane": (1, 2)}[kind]
     if by == "xla":
         return partial(by_xla, dims=dims), [shape] * 2
     if not all(supports(shape, dim, room) for dim in dims):
@@ -106,33 +106,22 @@ def program(
     return lambda *planes: run(planes, tuple(shape), dims, -1, room), [shape] * 2
 
 
-def _real(by: str, kind: str, shape: Sequence[int], room: int) -> tuple[Callable[..., Any], list[Sequence[int]]]:
+def _real(kind: str, shape: Sequence[int], room: int) -> tuple[Callable[..., Any], list[Sequence[int]]]:
     many, onto = 2 if REAL[kind] == "plane" else 1, kind.startswith("real")
-    axes, half = tuple(range(-many, 0)), (*shape[:-1], shape[-1] // 2 + 1)
-    if by == "kernel":
-        if real_kernel(shape, many, -1, room, onto) is None:
-            raise ValueError(f"no kernel of {tuple(shape[-many:])}")
-        run = partial(real_fft, many=many, length=shape[-1], sign=1 if onto else -1, room=room, onto_real=onto)
-        return (lambda re, im: run((re, im))[0], [half] * 2) if onto else (lambda x: run((x,)), [shape])
-    if not onto:
-        return lambda x: _planes(jnp.fft.rfftn(x, axes=axes)), [shape]
-
-    def to_real(re: jax.Array, im: jax.Array) -> jax.Array:
-        return jnp.fft.irfftn(jax.lax.complex(re, im), tuple(shape[-many:]), axes=axes, norm="forward")
-
-    return to_real, [half] * 2
+    if real_kernel(shape, many, -1, room, onto) is None:
+        raise ValueError(f"no kernel of {tuple(shape[-many:])}")
+    run = partial(real_fft, many=many, length=shape[-1], sign=1 if onto else -1, room=room, onto_real=onto)
+    half = (*shape[:-1], shape[-1] // 2 + 1)
+    return (lambda re, im: run((re, im))[0], [half] * 2) if onto else (lambda x: run((x,)), [shape])
 
 
 def by_xla(re: jax.Array, im: jax.Array, dims: Sequence[int]) -> Planes:
-    return _planes(jnp.fft.fftn(jax.lax.complex(re, im), axes=tuple(dims)))
-
-
-def _planes(block: jax.Array) -> Planes:
+    block = jnp.fft.fftn(jax.lax.complex(re, im), axes=tuple(dims))
     return block.real, block.imag
 
 
 def lines(rows: Sequence[Values]) -> Iterator[list[str]]:
-    """A line for each kernel of one chip, beside XLA's FFT; a plane beside a sublane and a lane."""
+    """A line for each kernel of one chip, beside XLA's complex FFT; a plane beside a sublane and a lane."""
     xla = {(row["kind"], *row["lengths"]): _each(row) for row in rows if row["by"] == "xla" and _good(row)}
     for row in (row for row in rows if row["by"] != "xla"):
         kind, lengths = row["kind"], row["lengths"]

@@ -153,9 +153,8 @@ def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("benchmarks.measure.measured.prepare", ready)
     cases = [Case(Task((4,)), name) for name in ("jnp", "scipy", "mkl", MESHFFT, "fftw")]
-    told: list[str] = []
-    found = measured(cases, 3, place, {"a": 1}, told.append)
-    assert [one["library"] for one in found] == [case.library for case in cases] and len(told) == len(cases) + 3
+    found = measured(cases, 3, place, {"a": 1})
+    assert [one["library"] for one in found] == [case.library for case in cases]
     reasons = ["RuntimeError: no room for it", "", "does not do that", "", "ValueError: "]
     assert [one["absent"] for one in found] == reasons
     assert [one["seconds"] for one in found] == [[], [5.0] * 3, [], [7.0] * 3, []]
@@ -165,13 +164,13 @@ def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatc
 
 def test_rows_survive_a_file(tmp_path: Path) -> None:
     """Catches a field that is lost or changes its type, and a number of devices that differs from the mesh's."""
-    way = {"method": "kdft", "order": "any", "precision": "bf16x3"}
+    way = {"method": "kdft", "order": "any"}
     kept = [row(seconds=(0.1, 0.2, 0.4), mesh=(2, 4), **way), row("mkl", (), "not here"), row()]
     write(tmp_path / "rows.jsonl", kept)
     again = read(tmp_path / "rows.jsonl")
     assert all(json.loads(json.dumps(one)).items() <= found.items() for one, found in zip(kept, again, strict=True))
     assert (again[0]["devices"], again[0]["seconds"]) == (8, [0.1, 0.2, 0.4]) and again[0]["commit"]
-    assert set(again[0]) > {"shape", "dtype", "kind", "mesh", "spec", "method", "order", "precision", "versions"}
+    assert set(again[0]) > {"shape", "dtype", "kind", "mesh", "spec", "method", "order", "versions"}
 
 
 def test_the_table_s_numbers() -> None:
@@ -208,7 +207,6 @@ def test_the_command_measures_prints_and_writes(work: Path) -> None:
     assert len(own) == 8 and all(one["seconds"] or one["absent"] for one in rows) and any(one["seconds"] for one in own)
     assert {"scipy", "mkl", "jaxdecomp"} < {one["library"] for one in rows}
     assert {"versions", "device", "cpu", "cores", "load_before", "date", "commit", "command"} <= set(rows[0])
-    assert "Wrote rows.jsonl." in result.stdout
 
 
 def test_the_command_takes_the_usual_meshes(work: Path) -> None:
@@ -245,15 +243,13 @@ def test_the_authors_program_is_a_baseline(work: Path) -> None:
         (("fft", "8,8", "--method", "auto,fast"), "--method 'fast'"),
         (("fft", "8,8", "--order", "none"), "--order"),
         (("fft", "8,8", "--kind", "dct"), "--kind"),
-        (("fft", "8,8", "--precision", "f32"), "--precision"),
         (("fft", "8,8", "--dtype", "int8"), "--dtype"),
-        (("fft", "8,8", "--dtype", "float32"), "complex64 or complex128"),
-        (("fft", "8,8", "--dtype", "complex64", "--kind", "rfft"), "float32 or float64"),
+        (("fft", "8,8", "--dtype", "float32"), "complex64, complex128"),
+        (("fft", "8,8", "--dtype", "complex64", "--kind", "rfft"), "float32, float64"),
         (("fft", "8,8", "--baselines", "cufft"), "--baselines 'cufft'"),
         (("fft", "8,8", "--baselines", "finufft"), "--baselines 'finufft'"),
         (("fft", "8,8", "--rounds", "0"), "--rounds 0"),
         (("fft", "8,8", "--rows", "no/rows.jsonl"), "no is not a folder"),
-        (("fft", "7", "--mesh", "7", "--method", "transpose"), "transpose"),
         (("fft", "9" * 99), "the shape '999"),
         (("fft", "8,8", "--rounds", "9" * 99), "--rounds 999"),
     ],
@@ -326,8 +322,6 @@ def test_ranks_transform_and_what_ends_them_is_told(mpi: Path) -> None:
         first = ranks.prepare(slab, data)
         with pytest.raises(RuntimeError, match="ValueError: too many ranks"):
             ranks.prepare(many, data)
-        with pytest.raises(RuntimeError, match="a pencil needs three dimensions"):
-            ranks.prepare(BASELINES["mpi4py-fft"].ways(Task((4, 6)), (), 2)[1], data)
         second = ranks.prepare(pencil, data)
         assert first.error < 1e-6 and first.facts == {"mpi": "no MPI", "ranks": 1}
         assert all(0 < one.call() < 60 for one in (first, second, first))

@@ -61,7 +61,7 @@ def test_every_way_has_its_own_line_on_its_best_meshes() -> None:
 
 def test_the_mesh_is_the_one_that_is_modelled_to_be_fastest() -> None:
     """Catches a mesh of fewer devices, a length refused that shards do not divide, and a refusal without a reason."""
-    way = {"order": "natural", "precision": "default"}
+    way = {"order": "natural"}
     devices = jax.devices()
     assert math.prod(best_mesh(Task((16, 16, 16)), devices, method="transpose", **way)) == 8
     assert best_mesh(Task((64,)), devices[:4], method="cooley-tukey", **way) == (4,)
@@ -100,7 +100,7 @@ def test_the_command_prints_and_writes(fake: Path) -> None:
     lines = [line.split() for line in result.stdout.splitlines()]
     assert ["8", "256x256x256", "8,1,1", "1000", "1000", "1.00", "1.0e-07"] in lines
     assert {one["devices"] for one in read(fake / "rows.jsonl")} >= {1, 2, 4, 8}
-    assert "Wrote rows.jsonl." in result.stdout and "share 2 cores" in result.stdout
+    assert "share 2 cores" in result.stdout
 
 
 @pytest.mark.parametrize(

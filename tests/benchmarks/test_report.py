@@ -1,9 +1,7 @@
 """Rows as tables: each run its own, what is modelled is called so, and harmless pages."""
 
-import re
 from collections import Counter
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,25 +63,6 @@ def test_texts_of_rows_are_only_texts() -> None:
     found = Parts(html(table))
     assert not found.tags.keys() & {"script", "iframe", "object", "link", "img"}
     assert "<script>alert(1)</script>" in "".join(found.texts)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "a.jsonl holds no row: give a file that --rows wrote"),
-        ('{"a": 1}\n{"a": \n', "line 2 of a.jsonl is no JSON object: give a file that --rows wrote"),
-        ("[1]\n", "line 1 of a.jsonl is no JSON object"),
-        ("\n" + "[" * 100_000, "line 2 of a.jsonl is no JSON object"),
-    ],
-)
-def test_broken_files_are_told_by_line(
-    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a traceback, or half a page, for a file that is cut short or not a file of rows."""
-    monkeypatch.chdir(tmp_path)
-    Path("a.jsonl").write_text(text)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        read(Path("a.jsonl"))
 
 
 def test_all_rows_of_the_repository_are_in_tables() -> None:
