@@ -1,8 +1,8 @@
 """Errors over the bounds that plans print: by tier, method, line and N. None may be above 1.
 
-Lines of N numbers on one CPU device and cut over eight, or on the GPUs here (--device gpu). Errors are relative, in L2,
-against the FFT in np.longdouble, which has more digits than float64 on x86 alone; of dense products of more than 4096
-terms at eight frequencies, that of the wave among them, against sums that are added in pairs.
+Lines of N numbers on one CPU device and cut over eight, or on the GPUs here (--device gpu). Errors are relative, in L2.
+Truth is the FFT in np.longdouble, which only on x86 has more digits than float64. Dense products of more than 4096
+terms are compared with pairwise sums, at eight frequencies, the wave's included.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,8 @@ from .common import mesh_of, numbers, print_rows, relative, start
 from .rows import Values, grouped, kept
 
 LINES = ("constant", "alternating", "wave", "spike", "ramp", "noise", "mixed")
-# The 2nd and 3rd lose most in float32 sums of 32 and of 128, the rest as bfloat16 terms in four or three products.
+# The 2nd and 3rd lose most in float32 sums of 32 and of 128, those after them when cut into bfloat16 terms, with four
+# or three products.
 CONSTANTS = (0.1 + 0.7j, 1.8824329, 1.96949, 0.501953125j, -1.003913 + 1.0038913j, 1.0029373, 1.0036242 - 1.0159223j)
 SPIKES = (0.3 - 1.1j, *CONSTANTS[3:5], -0.50195694j, -2.0078883 + 0.50238174j)
 WHOLE = 4096  # up to so many terms, dense products are measured at all frequencies

@@ -33,7 +33,7 @@ def start(platform: str, wide: bool = False) -> None:
 
 
 def mesh_of(sizes: Sequence[int], devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """A mesh of the first devices, of all that there are or of these."""
+    """A mesh of the first of all devices, or of the given ones."""
     count = int(np.prod(sizes))
     first = (jax.devices() if devices is None else devices)[:count]
     return jax.make_mesh(tuple(sizes), tuple(AXES[: len(sizes)]), (AxisType.Auto,) * len(sizes), devices=first)
@@ -59,7 +59,7 @@ def relative(found: Any, truth: np.ndarray) -> float:
 
 
 def powers(turns: Any, columns: int) -> np.ndarray:
-    """exp(-2 pi i t n) in longdouble; the upper half of a turn times n is exact, so that it is reduced without loss."""
+    """exp(-2 pi i t n) in longdouble; the high 32 bits of t times n are exact, and so reduced without loss."""
     t, n = np.asarray(turns, np.longdouble)[:, None], np.arange(columns, dtype=np.longdouble)
     high = np.rint(t * 2**32) / 2**32
     angle = 8 * np.arctan(np.longdouble(1)) * ((high * n) % 1 + (t - high) * n)

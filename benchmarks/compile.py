@@ -1,9 +1,9 @@
 """CPU seconds of compiling a plan, for 8 virtual devices or for a described pod.
 
 CPU time depends less than wall time on other work. It includes tracing and lowering. For a described pod
-(`--topology`) a row also has modelled seconds: of the plan, and of its compute, both by the cost model; and by the
-compiler's cycles, of compute, of links, and of the program played in the compiler's order. `--program FILE` adds a row
-for the program of the paper's authors, in blocks of the same mesh: of its compute alone.
+(`--topology`) a row also has modelled seconds: of the plan, and of its compute, both by the cost model; compute by the
+compiler's cycles, and the program played in the compiler's order from these and the modelled links. `--program FILE`
+adds a row for the program of the paper's authors, in blocks of the same mesh: of its compute alone.
 """
 
 from pathlib import Path

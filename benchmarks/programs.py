@@ -29,7 +29,7 @@ ONCE, TURN = "once", "a turn"  # the kind of a program: one transform, or one ro
 
 
 class Program(NamedTuple):
-    """What rows say of it, temporaries in blocks, a call, and transforms per call."""
+    """What rows say of it, a call, and the transforms or round trips of a call."""
 
     said: Values
     call: Call

@@ -1,4 +1,4 @@
-"""Rows as tables, for the site's pages of rows: one for each command of a run; rows of two runs are never mixed."""
+"""Rows as tables, for the site: a table for each command of a run; two runs are never mixed."""
 
 from collections.abc import Iterator, Sequence
 from html import escape

@@ -2,7 +2,7 @@
 
     row = columns of the benchmark + versions, device, cpu, cores, load_before, date, commit, command
 
-`meshfft profile` writes versions alone, in `made_by`.
+`meshfft profile` writes the device, and versions in `made_by`.
 """
 
 import contextlib

@@ -35,7 +35,7 @@ class Times:
 
 
 def timed(calls: Mapping[Name, Call], rounds: int) -> dict[Name, Times]:
-    """Times of every call, after one that warms it: to the finished result, or the Seconds that it returns."""
+    """Times of every call, after a first that warms it: until its result is finished, or as its Seconds say."""
     for call in calls.values():
         _once(call)
     found, names = {name: Times() for name in calls}, list(calls)

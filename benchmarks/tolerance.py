@@ -39,7 +39,7 @@ class Program(NamedTuple):
     dtype: str
     decade: float  # tolerances from here to ten times as much
     tol: float
-    shape: tuple[int, ...]  # of the image; of type 3 only their number counts
+    shape: tuple[int, ...]  # of the image; for type 3 only the number of dimensions counts
     held: int  # points with the copies that fill them up
     origin: str
     spans: tuple[float, ...]  # of type 3
@@ -89,7 +89,7 @@ def _program(rng: np.random.Generator, kind: int, dtype: str, decade: float) -> 
 
 
 def _tolerance(rng: np.random.Generator, kind: int, dtype: str, decade: float, dims: int) -> float:
-    """The decade's own, any of it, or the smallest of it that some window holds."""
+    """The decade's least tolerance, a random one, or the least that some window reaches."""
     windows = 2 if kind == 3 else 1
     held = (fitted(width, 2.0).worst * dims * windows * (1 + 1e-6) for width in WIDTHS)
     tight = min(tol for tol in (*held, 0.5) if tol >= decade)
@@ -125,7 +125,8 @@ def _image(rng: np.random.Generator, program: Program, places: str) -> tuple[np.
 
 
 def _lengths(rng: np.random.Generator, program: Program, places: str) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and frequencies of type 3 that span the same in every set of a program; sums are as many."""
+    """Positions and frequencies of type 3 that span the same in every set of a program; there are as many frequencies
+    as positions."""
     spans, unit = np.array(program.spans), 10.0 ** rng.integers(-2, 3)
     positions, frequencies = 2 * np.maximum(spans, 4), np.array(program.grid) / 2  # cells of their span
     found = []

@@ -26,7 +26,7 @@ class Baseline(NamedTuple):
     prepare: Callable[[Case, Data, Place], Prepared]
     ways: Ways  # the cases of a task, from the meshes that are asked for and the number of cores
     modules: tuple[str, ...]  # packages that must be installed
-    packages: tuple[str, ...]  # what brings that; rows have their versions
+    packages: tuple[str, ...]  # to install for these modules; rows have their versions
 
     def cases(self, task: Task, meshes: Meshes, cores: int) -> list[Case]:
         """Its variants for a task; a single one if it cannot do it, to report that."""
@@ -69,7 +69,7 @@ def _decomposed(task: Task, meshes: Meshes, cores: int) -> list[Case]:
 
 
 def _ranked(task: Task, meshes: Meshes, cores: int) -> list[Case]:
-    """mpi4py-fft on a rank for each core; on a prime number a pencil is a slab, a dimension at a time."""
+    """mpi4py-fft on a rank for each core; on a prime number a pencil is a slab, transformed one dimension at a time."""
     pencil = [Case(task, "mpi4py-fft", balanced(cores, 2), method=PENCIL)] if len(task.shape) > 2 else []
     return [Case(task, "mpi4py-fft", (cores,), method=SLAB), *pencil]
 

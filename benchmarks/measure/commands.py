@@ -32,7 +32,7 @@ def fft(
     """Measure transforms of one array: meshfft on each mesh, and every baseline.
 
     Calls are interleaved in an order shuffled every round. Without --mesh: slab, pencil and block of all devices; on
-    the CPU eight that share its cores. Existing rows of the same cases are replaced.
+    the CPU eight that share its cores. An existing file of rows is replaced.
     """
     task, ways = asked.read(shape, order)
     others = asked.others([name for name in BASELINES if name != MESHFFT])
@@ -55,7 +55,7 @@ def scaling(
     """Measure transforms on more and more devices: seconds, ideal seconds, and parallel efficiency.
 
     The ideal line is the paper's, T_first / (P / first). meshfft takes the mesh that is modelled to be its fastest,
-    baselines the fastest of theirs. CPU devices share the machine's cores. Rows that are there are replaced.
+    baselines the fastest of theirs. CPU devices share the machine's cores. An existing file of rows is replaced.
     """
     task, ways = asked.read(shape, order)
     counts = sorted(set(flags.read_sizes(devices, "--devices", "1,2,4,8")))

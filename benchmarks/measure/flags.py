@@ -1,4 +1,4 @@
-"""Shared by `fft` and `scaling`: flags, devices and cases, all refused before anything is compiled, and the run."""
+"""Shared by `fft` and `scaling`: flags, devices and cases, checked before anything is compiled; and the run."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ class Asked(NamedTuple):
     dtype: Annotated[str | None, flags.option("NAME", f"{', '.join(flags.DTYPES)}; by the kind.")] = None
     method: Annotated[str, flags.option("A,B,...", "Methods of meshfft.")] = "auto"
     ring: flags.RingFlag = None
-    baselines: Annotated[str, flags.option("A,B,...", "Whom to set beside: all, none, or names, as jnp,fftw.")] = "all"
+    baselines: Annotated[str, flags.option("A,B,...", "Libraries to compare: all, none, or jnp,fftw.")] = "all"
     rounds: Annotated[int, flags.option("N", "How often each call is timed.")] = 15
     rows: Annotated[Path | None, flags.option("FILE", "Write the rows here, as JSON lines.")] = None
 

@@ -56,7 +56,7 @@ def packages(cases: Sequence[Case]) -> list[str]:
 
 
 def needed_bytes(cases: Sequence[Case]) -> int:
-    """About how many bytes of a host all cases take together, whose devices share its memory.
+    """About how many bytes all cases take together on a host whose devices share its memory.
 
     A task has its input and truth, and scipy's temporaries; a case its input and a result; and sharded `jnp.fft`
     gathers the whole array on every device.

@@ -1,8 +1,9 @@
 """mpi4py-fft, started by MPI: `mpiexec -n 2 python mpi_rank.py FOLDER 2,1,1 slab`; apart from meshfft, without JAX.
 
-Prints a line of JSON with the error over all ranks. Then for every line that rank 0 reads, a forward transform for "0",
-or so many round trips in the plan's own buffers, and the seconds of the slowest rank. Between transforms no rank burns
-a core: rank 0 blocks on its input, and the rest poll, because a rank that waits in a collective of Open MPI spins.
+Prints a line of JSON with the error over all ranks. For every line that rank 0 reads, it runs a forward transform ("0")
+or so many round trips in the plan's own buffers, and prints the slowest rank's seconds. Between transforms no rank
+burns a core: rank 0 blocks on its input, and the rest poll, because a rank that waits in a collective of Open MPI
+spins.
 """
 
 import json

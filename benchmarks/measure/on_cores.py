@@ -1,6 +1,6 @@
 """Baselines that take all cores and one array: scipy.fft, FFTW and MKL.
 
-Each call makes a new result, but FFTW's, whose plan writes to its own: that favours it.
+Each call makes a new result; only FFTW's plan writes to its own buffer, which favours it.
 """
 
 from importlib import import_module

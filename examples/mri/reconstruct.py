@@ -8,9 +8,9 @@ Conjugate gradients solve A^H A x = A^H d, with or without a ridge, for the x th
 that is also piecewise smooth, by total variation or by wavelets. `mf.scattered_plan` transforms between image and
 samples, and its `normal()` applies A^H A by two FFTs of twice the size, without the samples.
 
-Image, maps and data are cut over eight devices along both dimensions, or by coils (`--coils-cut`). The data are
-integrals of the Shepp-Logan phantom in closed form (`phantom.py`), so the program can print true errors, |x - truth| /
-|truth|, by applications of A^H A. `--write` writes files that `meshfft reconstruct` reads (README.md).
+Image, maps and data are cut over eight devices along both dimensions; `--coils-cut` also cuts maps and data by coils.
+The data are integrals of the Shepp-Logan phantom in closed form (`phantom.py`), so the program can print true errors,
+|x - truth| / |truth|, by applications of A^H A. `--write` writes files that `meshfft reconstruct` reads (README.md).
 
     python examples/mri/reconstruct.py --noise 0.02 --pictures out                  # 128^2, golden-angle radial
     python examples/mri/reconstruct.py --trajectory koosh --size 64                 # a volume

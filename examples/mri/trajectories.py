@@ -1,6 +1,6 @@
 """Trajectories through k-space, in cycles per pixel: every coordinate is between -1/2 and 1/2.
 
-Each has the shape (readouts, samples, d), as a scanner stores it. Lines through the middle sample frequency 0.
+Each has the shape (readouts, samples, d), as a scanner stores it. Lines through the middle include frequency 0.
 """
 
 import numpy as np

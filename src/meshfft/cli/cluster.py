@@ -87,12 +87,12 @@ def agree(facts: Mapping[str, object]) -> None:
 
 
 def everywhere(work: Callable[[], T]) -> T:
-    """The result of `work`, which fails everywhere if in one process; needs no mesh."""
+    """The result of `work`; if it fails in one process, it fails in all. Needs no mesh."""
     return together(work) if jax.distributed.is_initialized() else work()
 
 
 def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Sequence[str] = ()) -> None:
-    """Refuses an output that could not be written; process 0 notes what killed runs left beside it."""
+    """Refuses an output that could not be written; process 0 names files that killed runs left beside it."""
     check_output(target, overwrite, 0, kinds)
     for path in inputs:
         check_disjoint(path, target)
@@ -106,7 +106,7 @@ def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Se
 def run_in(files: Files | Joining, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
     """Runs a command here, or as one of several processes; if one refuses, all do.
 
-    `ask` reads the flags, `count` gives the devices of all processes that they need, `run` does the work.
+    `ask` reads the flags, `count` gives the number of devices in all processes, `run` does the work.
     """
     if (cluster := cluster_of(files)) is None:
         run(ask())

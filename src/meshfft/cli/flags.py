@@ -78,7 +78,7 @@ Output = Annotated[Path, typer.Argument(metavar="OUT", help=f"{alternatives(resu
 JsonFlag = Annotated[bool, switch("--json", "Print one JSON object instead.")]
 
 
-Distributed = Annotated[bool, switch("--distributed", "One of several that JAX detects.")]
+Distributed = Annotated[bool, switch("--distributed", "Join other processes, which JAX detects.")]
 Coordinator = Annotated[str | None, option("HOST:PORT", "Process 0 of several, by hand.")]
 Processes = Annotated[int | None, option("N", "How many processes there are.")]
 ProcessId = Annotated[int | None, option("I", "Which this is: 0 to N-1.")]

@@ -44,7 +44,7 @@ def measure(
     mesh: Annotated[
         str | None, flags.option("P,P,...", "Devices along mesh axes; by default all GPUs or TPUs.")
     ] = None,
-    out: Annotated[Path | None, flags.option("FILE", "The machine file, in place of one of your cache.")] = None,
+    out: Annotated[Path | None, flags.option("FILE", "The machine file; by default in your cache.")] = None,
     overwrite: Annotated[bool, flags.switch("--overwrite", "Replace --out where it exists.")] = False,
     *,
     joining: flags.Joining,

@@ -97,8 +97,9 @@ def exchange_shares(
     shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT, stages: Stages = (), near: Wire | None = None
 ) -> B:
     """`exchange` of chunks stacked along a leading dimension, as one message. In two stages a share first goes to the
-    device of its own domain that has its target's number, then with all of those to the target's domain; `near` is the
-    first stage's wire."""
+    device of its own domain that has its target's number, then, with its device's other shares for that number, to the
+    target's domain; `near` is the first stage's wire.
+    """
     if lax.axis_size(axis_names) == 1:
         return shares
     if not stages:
@@ -161,7 +162,7 @@ class Came(NamedTuple):
 
 
 class Ports(NamedTuple):
-    """What kernels read and write: some rows of planes, or pieces; planes, or (dimension, parts) of one array."""
+    """What kernels read (some rows of planes, or pieces) and write (planes, or (dimension, parts) of one array)."""
 
     rows: Rows | None = None
     came: Came | None = None

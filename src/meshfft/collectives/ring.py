@@ -54,7 +54,7 @@ def one_shuffle(
         two_way: send both ways around the ring at once.
         prefetch: fetch the next shard while the held one is used. False: as
             lines 7 and 8 of Algorithm 1, permute, then use.
-        wire: encoding of a shard, an array or its planes, done once.
+        wire: encoding of the shard, which is an array or its planes; done once.
 
     Returns:
         The sum, on every device, with that device's own `term`.
@@ -108,7 +108,7 @@ def ring_fold(
 
 
 def shards_added(size: int, two_way: bool) -> tuple[int, ...]:
-    """Shards in each `add` of `ring_fold`; loops repeat as XLA may unroll them."""
+    """Shards in each `add` of `ring_fold`; a loop counts as often as XLA may unroll it."""
     if not two_way or size == 1:
         return (1,) * min(size, 5)
     pairs = (size - 1) // 2

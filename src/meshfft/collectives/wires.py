@@ -13,7 +13,7 @@ largest, 3.39e38, are clamped.
 
 Relative L2 error of one passage: a run's largest number is at least 2^(e - 1), each error at most half a step,
 2^(e-b-1), so a run of n numbers is off by at most sqrt(n) 2^-b of its norm. Numbers clamped to the largest integer are
-off by up to two steps, but near 2^e.
+off by up to two steps, but are themselves near 2^e.
 """
 
 import abc

@@ -60,7 +60,7 @@ F = TypeVar("F", Array, Planes)  # form of an engine's block
 
 
 class LocalEngine(abc.ABC):
-    """An engine; except for `offers`, `lines` has only dimensions that it takes."""
+    """An engine. In all methods but `offers`, `lines` has only dimensions that it takes."""
 
     of_reals: ClassVar[bool] = False  # transforms real lines (RealEngine)
     slices: ClassVar[bool] = False  # float64 by slices, if matrix units have no float64
@@ -69,7 +69,7 @@ class LocalEngine(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def offers(cls, lines: Lines, site: Site) -> "Iterator[Offer]":
-        """Engines of this kind with the dimensions each takes; of real lines, the last among them."""
+        """Engines of this kind with the dimensions each takes; for real lines, the last dimension included."""
 
     @classmethod
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work | None:

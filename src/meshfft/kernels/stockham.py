@@ -128,7 +128,7 @@ def _transformed(
         if block is not None and len(dims) > 1:
             key, chunk = next(iter(family.items()))
             read = functools.partial(from_block, first=corner(key, grid, chunk.shape))
-            # Only written to; with equal numbers the compiler would copy.
+            # Only written to. Filled alike, they would be one array, which the compiler would copy.
             family = {key: jnp.full_like(chunk, j) for j, (key, chunk) in enumerate(family.items())}
         done |= _swept(family, subgrid, dims, lines, read)
     return done
@@ -160,8 +160,9 @@ class Sweep(NamedTuple):
     def start(self, i: Array) -> list[Array | int]:
         at = list[Array | int]()
         for start, count, extent in zip(*map(reversed, self), strict=True):
-            at.append(start + lax.rem(i, count) * extent if count > 1 else start)  # `%` and `//` compile to ten
-            i = lax.div(i, count) if count > 1 else i  # instructions each, for signs that do not occur
+            # `%` and `//` compile to ten instructions each, for negative numbers, which do not occur.
+            at.append(start + lax.rem(i, count) * extent if count > 1 else start)
+            i = lax.div(i, count) if count > 1 else i
         return at[::-1]
 
 

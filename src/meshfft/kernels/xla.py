@@ -3,7 +3,7 @@ a large prime use a chirp (bluestein.py).
 
 XLA's FFT on a GPU writes to a second array, and cuFFT needs a workspace. If memory is short, a loop transforms a batch
 of lines at a time in place. Invariant: the array keeps its row-major layout; otherwise XLA transposes it for the whole
-loop, at one or two arrays more.
+loop, which takes one or two more arrays.
 """
 
 import dataclasses

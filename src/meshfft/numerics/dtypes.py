@@ -122,8 +122,8 @@ class Dot(NamedTuple):
 
     Gauss's three for (a + ib)(c + id) are (a + b) c, a (d - c) and b (c + d): three quarters of the work of four, 1.4
     times the error, and less relative accuracy for small imaginary parts. `unit`, one of UNITS, multiplies slices on a
-    device without float64, whose values are pairs of float32. A float adds `run` terms one by one; 0 if unknown, or by
-    tiles.
+    device without float64, whose values are pairs of float32. A float sum adds `run` terms one by one; 0 if unknown, or
+    if tiles add them.
     """
 
     tier: str

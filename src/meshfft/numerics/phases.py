@@ -1,7 +1,7 @@
 """Exact phases: roots of unity n k / N, and multiples of any angle or logarithm as fixed-point numbers.
 
-A phase is reduced to an eighth of a turn in integers, before cos and sin: its error is one rounding for every n k / N
-below MAX_LENGTH. (In float32 alone n k loses 5e-3 at N = 8192.)
+A phase is reduced to an eighth of a turn in integers, before cos and sin: its error is one rounding for every N below
+MAX_LENGTH. (In float32 alone n k loses 5e-3 at N = 8192.)
 
 A fixed-point number is a tuple of uint32 limbs, most significant first, and wraps: multiples of a fraction of a turn
 are exact modulo a turn. Two limbs hold a turn to 2^-64, and a base-two logarithm to 2^-48: enough for float32 up to n =

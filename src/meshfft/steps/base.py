@@ -39,7 +39,8 @@ class Step(abc.ABC):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """Lower bounds on the cost of this kind, none if another's hold. Too high a bound loses walks."""
+        """Lower bounds on the cost of this kind, none where another kind's bounds suffice. Too high a bound loses
+        walks."""
         return Least()
 
     if TYPE_CHECKING:  # dataclasses would take a property here for the default of a step's field
@@ -140,7 +141,7 @@ class Slope(NamedTuple):
     first: Planes  # broadcastable factors, () for 1, before the step and after it
     step: Step
     last: Planes
-    dim: int | None = None  # of several terms, in step and factor alone
+    dim: int | None = None  # for several terms: their dimension, in step and factors only
     value: int | None = None  # the term that is the step's own result
 
 
@@ -173,7 +174,7 @@ class Takes(Step):
         return True
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
-        """Derivative along a change of the operand: a sum of the step between two factors."""
+        """Derivative along a change of the operand: a sum of terms factor, step, factor."""
         raise NotImplementedError("linear in its operand")
 
 

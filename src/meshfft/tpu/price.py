@@ -22,7 +22,7 @@ from .lines.blocks import rounded
 from .lines.radices import LANES
 
 REAL_BYTES = 4  # of a float32
-OPERATIONS = {2: 4.2, 3: 10.3, 5: 15.6, 7: 20.1}  # of butterflies and twiddles, a point and factor; a third of radix 8
+OPERATIONS = {2: 4.2, 3: 10.3, 5: 15.6, 7: 20.1}  # per point and factor, twiddles included; 2: a third of radix 8
 NEAREST = {  # kinds of similar cost; else sublane
     "twisted": "first",
     "second": "first",

@@ -200,7 +200,7 @@ def of_points(coils: int, block: Shape, form: Form) -> tuple[PointTrial, ...]:
 
 
 def _small(one: KernelPass, shape: Shape, room: int, ports: Ports) -> LineTrial:
-    """Every other dimension is as short as leaves the kernel the same."""
+    """Other dimensions are as short as possible with the same kernel."""
     came, sent = ports.came, ports.sent
     fixed = {*one.dims, *(() if came is None else (came.source, came.dim))}
     for dim in (d for d in range(len(shape)) if d not in fixed):

@@ -30,8 +30,9 @@ AT_ONCE = 4  # ranks besides the first that one search finds
 def find_walk(problem: Problem) -> Walk:
     """The cheapest walk within the problem's error; method "auto" takes only FFTs if the cheapest exceeds it.
 
-    If the problem is `even`, so is the result, if any walk's is. Without a goal the result is cut like the input, or in
-    any way if the order is "any". An ending is priced with the walk. Raises ValueError if the method has no walk.
+    If the problem is `even`, so is the result, where some walk allows it. Without a goal the result is cut like the
+    input, or in any way if the order is "any". An ending is priced with the walk. Raises ValueError if the method has
+    no walk.
     """
     walk, options = _cheapest(problem), problem.options
     how = problem.itemsize, problem.machine.chip.rounding
@@ -72,7 +73,7 @@ def price_of(walk: Walk, machine: Machine, itemsize: int) -> float:
 
 
 def _paths(problem: Problem, rank: int) -> list[tuple[Step, ...]]:
-    """The paths among which a rank's is; one search finds several ranks."""
+    """Paths that include the one of this rank; one search finds several ranks."""
     return _ranked(dataclasses.replace(problem, options=problem.options._replace(rank=0)), -(-rank // AT_ONCE))
 
 
@@ -115,7 +116,7 @@ def framed(walk: Walk, widths: tuple[tuple[int, int], ...]) -> Walk:
 
 
 def _unread(problem: Problem) -> Iterator[Bands]:
-    """Steps that clear rows a matrix does not read: they would change the scales of lossy messages."""
+    """Steps that clear rows a matrix does not read; those rows would change the scales of lossy messages."""
     start, transform = problem.start, problem.transform
     for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
         if problem.wires.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:
@@ -153,8 +154,8 @@ def recut(layout: Layout, spec: Spec, sizes: Mapping[str, int]) -> Layout:
 
 
 def _evasive(layout: Layout) -> list[Layout]:
-    """Even layouts after innermost axes leave dimensions that they do not divide, if possible to become the outermost
-    axes of a cut dimension, as `_returned` expects.
+    """Layouts without padding: innermost axes leave dimensions that they do not divide, and become the outermost axes
+    of a cut dimension if possible, as `_returned` expects.
     """
     moving: list[Cut] = []
     for dim, cuts in enumerate(layout.cuts):
@@ -175,8 +176,8 @@ def _kept(size: int, cuts: Sequence[Cut]) -> int:
 
 def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str]) -> Layout | None:
     """The layout of a half spectrum's real array, if axes of the halved dimension had to move. They precede another
-    dimension's axes, so mesh order decreases exactly once there; the axes before that step move back. None without such
-    a step, if sizes do not divide, or if the half spectrum could have kept the axes.
+    dimension's axes, so mesh order decreases exactly once there; the axes before that decrease move back. None without
+    such a decrease, if sizes do not divide, or if the half spectrum could have kept the axes.
     """
     for dim, cuts in enumerate(layout.cuts):
         rank = [order.index(cut.axis) for cut in cuts]

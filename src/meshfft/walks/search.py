@@ -2,7 +2,7 @@
 
 A node is (layout, dimensions transformed), an edge a step priced in modelled seconds. Dijkstra's algorithm, with a
 lower bound on the remaining cost (A*), finds the shortest path; slabs, pencils, blocks and mixed algorithms are all
-paths. Steps after a transform, such as interpolation, are priced at each final layout; a step that does all at once is
+paths. Steps after a transform, such as interpolation, are priced at each final layout; a step that does both at once is
 one more edge.
 """
 
@@ -51,7 +51,7 @@ Node = tuple[Layout, frozenset[int]]
 
 def search(problem: Problem, count: int = 1) -> list[tuple[Step, ...]]:
     """Steps of at most `count` walks, cheapest first; of walks with equal prices, only one. Steps that exceed a
-    device's memory are a last resort. With too many nodes (five dimensions over four mesh axes) the bound is weighted
+    device's memory are a last resort. With too many edges (five dimensions over four mesh axes) the bound is weighted
     more, and walks are good rather than best.
     """
     capacity = problem.machine.chip.capacity
@@ -195,9 +195,9 @@ class _Ahead:
     """A lower bound on the remaining seconds at a node.
 
     A dimension to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's, that cut
-    must leave; a cut that only the goal has must arrive. One move cannot do both: axes that leave are cut outside axes
-    that return with them. If one exchange may do several moves, `_moves` counts exchanges, and `_mixed` combines rings
-    with opened dimensions.
+    must leave; a cut that only the goal has must arrive. One move cannot do both, because leaving axes would lie
+    outside the returning ones. If one exchange may do several moves, `_moves` counts exchanges, and `_mixed` combines
+    rings with opened dimensions.
     """
 
     def __init__(self, problem: Problem, shape: tuple[int, ...]) -> None:

@@ -24,7 +24,7 @@ from ..numerics.split_complex import Block, in_planes, resize_each, split
 from ..steps import Step
 from ..steps.base import Chunked, Takes, reached, slot_of
 
-FINEST = 8  # chunks may be this many times smaller than those kept; small ones are found more often
+FINEST = 8  # chunks may be this many times smaller than those kept; the allocator finds room for small ones more often
 MATCHED_BYTES = 2**21  # least bytes of a block with chunks of one size; below it, more messages cost more
 HALVED_BYTES = 2**22  # least bytes of a block whose chunks are halved
 MATCHED_CHUNKS = 32  # most chunks of a block
@@ -85,8 +85,8 @@ class Walk:
 
     def _beside_on_cpu(self, j: int, work: Work, blocks: Sequence[int]) -> int:
         """Bytes that XLA holds on CPUs beside step j: the input, as far as it exceeds the step's block; the walk's
-        result, for a ring of FFTs, or if a block next to the step does not fit into its memory; and what a packed
-        exchange that is not first holds.
+        result, for a ring of FFTs, or if a block next to the step is larger than it; and what a packed exchange that is
+        not first holds.
         """
         (step, layout), last, came, result = self.pairs[j], len(self.steps) - 1, blocks[0], blocks[-1]
         between = blocks[max(j, 1) : min(j + 2, last + 1)]
@@ -101,8 +101,9 @@ class Walk:
 
     def _in_result(self, j: int) -> bool:
         """Whether XLA puts the block before a packed exchange into the memory of the result, so that the exchange holds
-        no whole block more: that of a product; and of complex lines if other lines follow and these run along the last
-        dimension, are of uneven blocks, or the result is scaled after lines. Those of cosines must be even.
+        no whole block more. It does after a product; and after complex lines that other lines follow, if they run along
+        the last dimension, the block is uneven, or the result is scaled after lines. After cosines the block must be
+        even.
         """
         before, at, after = self.steps[j - 1], self.layouts[j], self.steps[j + 1 : j + 2]
         if before.numbers.dots and not before.chunked:
@@ -118,8 +119,8 @@ class Walk:
 
     def compiler_options(self, itemsize: int, chip: Chip, plain: bool = True, beside: int = 0) -> CompilerOptions:
         """The chip's options, plus a heap chunk size if all arrays between the steps fit in a chunk (the compiler warns
-        of larger ones). If `plain`, input and result are one complex array of the computed type and may stay in chunks.
-        Conversions or arithmetic around the walk need a block, and arrays of `beside` bytes.
+        of larger ones). If `plain`, input and result are each one complex array of the computed type and may stay in
+        chunks. Conversions or arithmetic around the walk need a block, and arrays of `beside` bytes.
         """
         each = [step.chunked.held(layout, itemsize) if step.chunked else None for step, layout in self.pairs]
         held = [one for one in each if one is not None]
@@ -153,9 +154,9 @@ class Walk:
 
         `rounding` is r, a chip's. `scaled` is the rounding of a factor that is no power of two and of its products.
         Steps that keep norms up to a factor keep a relative error; others multiply it by at most `condition`, the ratio
-        of their extreme singular values: sqrt(2) for half spectra, and for cosine transforms set by their ends. It is
-        unknown, and taken as 1, for cropped results and arbitrary points. Imaginary parts that a real result drops are
-        not counted.
+        of their extreme singular values: sqrt(2) for half spectra; for cosine transforms it depends on their ends. It
+        is unknown, and taken as 1, for cropped results and arbitrary points. Imaginary parts that a real result drops
+        are not counted.
         """
         scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
         error = Error.of_all(step.error(layout, itemsize) for step, layout in self.pairs)
