@@ -21,8 +21,7 @@ from .common import mesh_of, numbers, print_rows, relative, start
 from .rows import Values, grouped, kept
 
 LINES = ("constant", "alternating", "wave", "spike", "ramp", "noise", "mixed")
-# The 2nd and 3rd lose most in float32 sums of 32 and of 128, those after them when cut into bfloat16 terms, with four
-# or three products.
+# The 2nd and 3rd lose most in float32 sums of 32 and of 128, those after them in bfloat16 terms of 4 or 3 products.
 CONSTANTS = (0.1 + 0.7j, 1.8824329, 1.96949, 0.501953125j, -1.003913 + 1.0038913j, 1.0029373, 1.0036242 - 1.0159223j)
 SPIKES = (0.3 - 1.1j, *CONSTANTS[3:5], -0.50195694j, -2.0078883 + 0.50238174j)
 WHOLE = 4096  # up to so many terms, dense products are measured at all frequencies

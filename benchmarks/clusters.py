@@ -1,8 +1,7 @@
 """Plans over nodes and slices, modelled: seconds, bytes inside and outside, and the order of the devices.
 
 Each row is the cheapest of three meshes: all devices in a line, and a domain along either of two axes. `one_stage` and
-`two_stages` are that walk with every all-to-all in one stage or two; `as_listed` has the devices in the order of
-`jax.make_mesh`.
+`two_stages` are that walk with every all-to-all in one stage or two; `as_listed` has the devices in JAX's order.
 """
 
 import dataclasses

@@ -2,10 +2,9 @@
 
     python -m benchmarks guard COMMIT
 
-Each side is a process with its own `src`, which waits while the other computes; calls are interleaved. Numbers are
-quotients, here over before: of median seconds, of the CPU seconds of tracing and compiling, of the bytes of
-temporaries, and of the compiled instructions. Exit code 1 if temporaries or instructions grew by over 1%, or if three
-quarters of a case's calls took over 1.05 times the median before.
+Each side is a process with its own `src`; calls are interleaved. Numbers are quotients, here over before: of median
+seconds, CPU seconds of compiling, bytes of temporaries, and compiled instructions. Exit code 1 if temporaries or
+instructions grew by over 1%, or if three quarters of a case's calls took over 1.05 times the median before.
 """
 
 import contextlib
@@ -17,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any, NamedTuple
 
 import jax
@@ -67,7 +65,7 @@ def main(before: str, cases: str = "", rounds: int = 15, rows: Path | None = Non
                 raise SystemExit(f"{before!r} is no commit of this clone: give one, such as HEAD~1")
         sides = [stack.enter_context(started(place)) for place in (folder, ROOT)]
         ready = {(side, name): ask(side, name) for name in names for side in sides}
-        times = timed({(side, name): functools.partial(seconds, side, name) for side, name in ready}, rounds)
+        times = timed({one: lambda one=one: Seconds(ask(*one)) for one in ready}, rounds)
     found = [compared(name, *((ready[one, name], times[one, name].seconds) for one in sides)) for name in names]
     print_rows(kept(rows, found))
     if worse := [f"{row['case']} in {row['worse']}" for row in found if row["worse"]]:
@@ -83,9 +81,9 @@ def compared(name: str, before: tuple[Values, list[float]], after: tuple[Values,
 
 def started(place: Path) -> "subprocess.Popen[str]":
     """A process with the code of one side: it compiles a case when it is asked for first, and times it from then on."""
-    environment = os.environ | {"PYTHONPATH": f"{place / 'src'}:{ROOT}", "MESHFFT_CACHE": "off"}
+    environment, pipe = os.environ | {"PYTHONPATH": f"{place / 'src'}:{ROOT}", "MESHFFT_CACHE": "off"}, subprocess.PIPE
     command = [sys.executable, "-m", "benchmarks.guard"]
-    return subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=environment)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
 
 
 def ask(side: "subprocess.Popen[str]", name: str) -> Any:
@@ -94,10 +92,6 @@ def ask(side: "subprocess.Popen[str]", name: str) -> Any:
     if not (line := side.stdout.readline()):
         raise SystemExit(f"{name}: its process ended, for the reason above")
     return json.loads(line)
-
-
-def seconds(side: "subprocess.Popen[str]", name: str) -> Seconds:
-    return Seconds(ask(side, name))
 
 
 def serve() -> None:

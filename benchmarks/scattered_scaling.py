@@ -1,7 +1,6 @@
 """Strong scaling at scattered points by counts, modelled: one radial image on 2 to 64 cores of TPU v3.
 
-256^2 pixels and 402 golden-angle spokes of 512 samples, modelled by the plans: microseconds of each kind of step, of
-all steps, and with values in the plan's order.
+256^2 pixels, 402 golden-angle spokes of 512 samples: each kind of step, all steps, and with values in the plan's order.
 """
 
 from pathlib import Path

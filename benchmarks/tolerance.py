@@ -125,8 +125,7 @@ def _image(rng: np.random.Generator, program: Program, places: str) -> tuple[np.
 
 
 def _lengths(rng: np.random.Generator, program: Program, places: str) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and frequencies of type 3 that span the same in every set of a program; there are as many frequencies
-    as positions."""
+    """Positions and as many frequencies of type 3, which span the same in every set of a program."""
     spans, unit = np.array(program.spans), 10.0 ** rng.integers(-2, 3)
     positions, frequencies = 2 * np.maximum(spans, 4), np.array(program.grid) / 2  # cells of their span
     found = []

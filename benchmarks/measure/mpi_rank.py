@@ -2,8 +2,7 @@
 
 Prints a line of JSON with the error over all ranks. For every line that rank 0 reads, it runs a forward transform ("0")
 or so many round trips in the plan's own buffers, and prints the slowest rank's seconds. Between transforms no rank
-burns a core: rank 0 blocks on its input, and the rest poll, because a rank that waits in a collective of Open MPI
-spins.
+burns a core: rank 0 blocks on its input, and the rest poll, as ranks that wait in a collective of Open MPI spin.
 """
 
 import json
