@@ -21,13 +21,12 @@ def fastest_baseline(rows: Sequence[Values]) -> Values | None:
 
 
 def cells(rows: Sequence[Values]) -> list[list[str]]:
-    best = fastest_baseline(rows)
-    lines = []
+    best, lines = fastest_baseline(rows), list[list[str]]()
     for row in (row for row in rows if row["seconds"]):
         low, median, high = spread(row["seconds"])
         ratio = NONE if best is None else f"{median / median_of(best):.2f}"
-        quartiles = f"{ms(low)}-{ms(high)}"
-        lines.append([name_of(row), mesh_words(row), ms(median), quartiles, ratio, error_words(row)])
+        words = [ms(median), f"{ms(low)}-{ms(high)}", ratio, error_words(row)]
+        lines.append([name_of(row), mesh_words(row), *words])
     return lines
 
 
