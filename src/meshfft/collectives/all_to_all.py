@@ -97,8 +97,8 @@ def exchange_shares(
     shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT, stages: Stages = (), near: Wire | None = None
 ) -> B:
     """`exchange` of chunks stacked along a leading dimension, as one message. In two stages a share first goes to the
-    device of its own domain that has its target's number, then, with its device's other shares for that number, to the
-    target's domain; `near` is the first stage's wire.
+    device of its own domain with its target's number, then, with that device's other shares for the same domain, to the
+    target; `near` is the first stage's wire.
     """
     if lax.axis_size(axis_names) == 1:
         return shares

@@ -28,7 +28,7 @@ PerDim = tuple[Array, ...]
 def binned(
     x: Array, coordinates: PerDim, weights: PerDim, edges: Array, layout: Layout, mesh: AnyMesh | None
 ) -> tuple[Array, Array, Array]:
-    """Replicated sums over bins of x and of the root of the coordinate, and the counts; x is stored in `layout`.
+    """Replicated sums of x and of the root of the coordinate over bins, and the counts; x is stored in `layout`.
 
     `coordinates`, for some dimensions, and integer `weights`, for all, have the stored size along their dimension (the
     block's inside a shard_map over all axes that cut x), and size 1 along the rest. `edges` are ascending.

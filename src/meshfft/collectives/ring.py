@@ -54,7 +54,7 @@ def one_shuffle(
         two_way: send both ways around the ring at once.
         prefetch: fetch the next shard while the held one is used. False: as
             lines 7 and 8 of Algorithm 1, permute, then use.
-        wire: encoding of the shard, which is an array or its planes; done once.
+        wire: encoding, done once, of a shard that is an array or its planes.
 
     Returns:
         The sum, on every device, with that device's own `term`.

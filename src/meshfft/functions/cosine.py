@@ -28,7 +28,7 @@ def dctn(
         type 4  X[k] = 2 sum_n x[n] cos(pi (2 k + 1) (2 n + 1) / 4 N)
 
     Args:
-        x: as `a` of `fftn`; real and imaginary part are transformed alike.
+        x: as `a` of `fftn`; real and imaginary parts are transformed alike.
         type: 1 to 4.
         s, axes, norm: as scipy.fft.dctn.
         method, ..., donate: as `fftn`.

@@ -21,7 +21,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
 
     Args:
         a: a sharded, replicated or single-device array of any numeric type, or
-            its real and imaginary part (re, im).
+            its real and imaginary parts (re, im).
         s: transform lengths; shorter crops, longer pads with zeros, -1 keeps.
         axes: dimensions; None means all, or the last len(s).
         norm: "backward" (scale 1), "ortho" (1 / sqrt(points)) or "forward"
@@ -58,7 +58,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
 
     Raises:
         ValueError, TypeError: an argument that does not fit; the message has
-            the remedy. donate=True if type, shape or block size change.
+            the remedy. donate=True if type, shape or block size changes.
 
     Costs 5 n log2 n flops for n points and, by transposes, at most two
     all-to-alls of (p - 1)/p of a device's block for each dimension cut into p;
@@ -176,8 +176,8 @@ def rfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = N
 def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
     """The inverse of `rfftn`, as numpy.fft.irfftn.
 
-        a[n] = scale sum over all k of X[k] exp(+2 pi i k n / N),
-               X[N - k] the conjugate of X[k]
+        x[n] = scale sum over all k of a[k] exp(+2 pi i k n / N),
+               a[N - k] the conjugate of a[k]
 
     Args:
         a: the half spectrum, or its parts (re, im).
@@ -188,8 +188,8 @@ def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
     Returns:
         The real array, sharded as its spectrum. Mesh axes that `rfftn` moved to
         a cut dimension move back if the real array's spec names mesh axes in
-        the mesh's order (else pass out_spec=). Imaginary parts of X[0] and
-        X[N/2] are ignored, as in NumPy.
+        the mesh's order (else pass out_spec=). Imaginary parts of a[0] and
+        a[N/2] are ignored, as in NumPy.
 
     Raises:
         ValueError, TypeError: as `rfftn`.

@@ -163,10 +163,10 @@ class ScipyBackend:
     else gives a NumPy array. `workers` and `overwrite_x` have no effect, but an
     invalid `workers` is refused.
 
-    SciPy computes what JAX lacks: long doubles, objects, 64 bits on a TPU, or
-    while `jax_enable_x64` is off (integers count as 64 bits), a `plan`, `fht`
-    and `ifht`. For the last three a jax.Array is copied to the host. SciPy uses
-    no backend for fftshift, fftfreq and next_fast_len.
+    SciPy computes what JAX lacks: long doubles, objects, 64 bits on a TPU or
+    without `jax_enable_x64` (integers count as 64 bits), a `plan`, `fht` and
+    `ifht`. For the last three a jax.Array is copied to the host. SciPy uses no
+    backend for fftshift, fftfreq and next_fast_len.
 
     Costs as the function of the same name; a NumPy array is copied to JAX's
     first device and back.

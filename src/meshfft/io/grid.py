@@ -42,8 +42,8 @@ class Side(NamedTuple):
 def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> ChunkGrid:
     """The grid of an array that several processes write in the blocks of a layout.
 
-    Blocks share no file, unless a single process has block starts without a large common divisor: it reads some chunks
-    again to write them.
+    Blocks share no file, unless one process writes all and their starts lack a large common divisor: it reads some
+    chunks again to write them.
 
     Raises ValueError if several processes would share files, or write thousands of tiny ones.
     """

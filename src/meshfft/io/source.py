@@ -184,7 +184,7 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
 
     NIfTI voxels are scaled by the header's slope and intercept. A .nii.gz file is first unpacked to the folder for
     temporary files. A missing chunk of a Zarr store has its fill value; in a store written here it is refused. Numbers
-    packed by `scale_factor` and `add_offset` are unpacked. No other file is read.
+    packed by `scale_factor` and `add_offset` are unpacked. Links to other files are not followed.
 
     Args:
         path: the file, or the folder of a Zarr store.
@@ -195,7 +195,7 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the suffix is unknown, the file is damaged, the dataset is missing, has no numbers or points to
+        ValueError: the suffix is unknown, the file is damaged, the dataset is missing, has no numbers or refers to
             other files, or its chunks are larger than 1 GiB.
         ImportError: the package that reads such files is missing.
 

@@ -121,8 +121,8 @@ def round_(
 ) -> Split:
     """One ADMM round: `inner` + 1 applications of `normal`.
 
-    x <- the approximate minimum of x^H N x / 2 - Re b^H x + rho |K x - z + u|^2 / 2; z <- the nearest to y = K x + u
-    with weight / rho; u <- y - z.
+    x <- the approximate minimum of x^H N x / 2 - Re b^H x + rho |K x - z + u|^2 / 2; y = K x + u; z <- nearest(y,
+    weight / rho); u <- y - z.
 
     Source: Goldstein and Osher, "The split Bregman method for L1-regularized problems", SIAM J. Imaging Sci. 2009.
     """

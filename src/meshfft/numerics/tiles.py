@@ -189,10 +189,10 @@ def bytes_at_once(
 
         bytes = columns of matrices at once * rows + slices of a tile + real products of its groups of columns
 
-    XLA makes all matrices outside loops at once, and one more in a loop, where tiles share memory. `shape` is that of a
-    matrix of `planes` real ones; `terms` has the matrices of each call; `products` counts a group's real products;
-    `lines` counts positions beside the dimension; `itemsize` and `real` are bytes of the larger element and of its real
-    part.
+    All matrices outside loops exist at once, and one more in a loop, where tiles share memory. `shape` is that of a
+    matrix, made of `planes` real matrices; `terms` counts those of each call; `products` counts a group's real
+    products; `lines` counts the other dimensions' positions; `itemsize` and `real` are bytes of the larger element and
+    of its real part.
     """
     rows, columns = shape
     width, unrolled, looped, first = min(lines, width_of(wide)), list[int](), 0, 0

@@ -91,7 +91,7 @@ def plan(
         X[k] = scale sum_n x[n] exp(-2 pi i k n / N)   along every axis
 
     Args:
-        shape: logical shape; sizes need not divide the mesh (see `shard`).
+        shape: logical shape; the mesh need not divide it (see `shard`).
         mesh: concrete or abstract.
         spec, out_spec: of the array (by default mesh axis i cuts dimension i)
             and of the result.
@@ -100,9 +100,9 @@ def plan(
         dtype: type of the input, by default complex64, or float32 for kinds of
             real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to
-            "dst-4", or one for each axis, a halved one last; or its inverse.
-        modes: number of lowest frequencies to keep, for all axes or for each,
-            -1 for all: in the order of `fftfreq`, modes // 2 + 1 of a half
+            "dst-4", or one per axis, "rfft" or "hfft" last; or its inverse.
+        modes: number of lowest frequencies to keep (-1: all), for all axes or
+            for each: in the order of `fftfreq`, modes // 2 + 1 of a half
             spectrum. Higher ones are dropped before anything is sent;
             `plan.inverse` puts zeros there.
         points: as `kdftn`, without `s` and `inverse`; a Scattered gives a plan

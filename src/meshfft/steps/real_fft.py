@@ -103,8 +103,8 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         z[l] = x[2 l] + i x[2 l + 1],   Z its transform,   Z'[k] = conj Z[N/2 - k],   k = 0 ... N / 2
         X[k] = (Z[k] + Z'[k]) / 2 + exp(sign 2 pi i k / N) (Z[k] - Z'[k]) / 2i
 
-    The mirrored device sends Z'. A half spectrum has one number more than pairs, so each device sends its first few to
-    the previous one. The transpose runs backwards. p^2 must divide N / 2.
+    The mirrored device sends Z'. A half spectrum has N / 2 + 1 numbers, so each device sends its first few to the
+    previous one. The transpose runs backwards. p^2 must divide N / 2.
     """
 
     @classmethod

@@ -42,7 +42,7 @@ GAUSS_PASSES = 2  # per shard, the sum and difference of its planes are read and
 class RingDense(MatrixStep[Matrix], Wired, Takes):
     """A dense matrix along one dimension, over a ring; for the KDFT a Vandermonde matrix (Algorithm 1).
 
-    Blocks travel: a device has the matrix rows of its result and receives the columns' shards one by one. If
+    Blocks travel: a device has the matrix rows of its result and receives the array's shards one by one. If
     `transposed`, sums travel. Blocks of the matrix are made where used, a run of columns at a time.
     """
 

@@ -124,7 +124,7 @@ class Bands(OneDim):
 
         new[target + i] += weight old[source + i],   0 <= i < rows,   for every band; new is 0 elsewhere
 
-    In each round, one permute, or none if rows stay, every device sends and receives at most one segment. All send as
+    Each round is one permute, or none if rows stay: every device sends and receives at most one segment. All send as
     many rows as the longest segment; receivers drop the excess.
 
     A band of all rows pads or crops the dimension; a band of some rows clears the rest.

@@ -152,7 +152,7 @@ class Walk:
 
             error = r max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + condition (prod (1 + lost_i) - 1)
 
-        `rounding` is r, a chip's. `scaled` is the rounding of a factor that is no power of two and of its products.
+        r is a chip's `rounding`. `scaled` is the rounding of a factor that is no power of two and of its products.
         Steps that keep norms up to a factor keep a relative error; others multiply it by at most `condition`, the ratio
         of their extreme singular values: sqrt(2) for half spectra; for cosine transforms it depends on their ends. It
         is unknown, and taken as 1, for cropped results and arbitrary points. Imaginary parts that a real result drops

@@ -214,7 +214,7 @@ def split_lines(shape: Sequence[int], dim: int, ports: Ports = PLANES) -> SplitL
 
 
 def target_of(of: SplitLines, rest: BlockSizes, sent: tuple[int, int] | None) -> Blocked | None:
-    """Target of X[i + A j], for all j and one i, or eight: planes, or parts of whole blocks.
+    """Target of X[i + A j], for all j and one or eight i: planes, or parts of whole blocks.
 
     Part p of the dimension itself has rows p R ... p R + R - 1:
 

@@ -137,7 +137,7 @@ class Parted:
 
 @dataclasses.dataclass(frozen=True)
 class Arrived:
-    """A block in pieces from exchanges, each (parts, planes, rows, ..); rows of tiled lines count in registers.
+    """A block in pieces from exchanges, each (parts, planes, rows, ..); tiled lines count rows in registers.
 
     Row n = (part P + piece) m + j, for P pieces of m rows from each part. A piece is a separate array, so the piece of
     a row must be known at trace time (see `legible`). The first radix r of N = r L reads rows a L + b, a < r.
