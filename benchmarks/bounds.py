@@ -1,4 +1,4 @@
-"""Errors over the bounds that plans print: by tier, method, line and N. None may be above 1.
+"""Errors divided by the bounds that plans print: by tier, method, line and N. None may be above 1.
 
 Lines of N numbers on one CPU device and cut over eight, or on the GPUs here (--device gpu). Errors are relative, in L2.
 Truth is the FFT in np.longdouble, which only on x86 has more digits than float64. Dense products of more than 4096

@@ -60,7 +60,7 @@ def one_shuffle(
         The sum, on every device, with that device's own `term`.
 
     Raises:
-        ValueError: two_way without prefetch, which Algorithm 1 does not have.
+        ValueError: two_way without prefetch: Algorithm 1 sends one way.
 
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", IV-B.
 

@@ -189,8 +189,8 @@ def bytes_at_once(
 
         bytes = columns of matrices at once * rows + slices of a tile + real products of its groups of columns
 
-    All matrices outside loops exist at once, and one more in a loop, where tiles share memory. `shape` is that of a
-    matrix, made of `planes` real matrices; `terms` counts those of each call; `products` counts a group's real
+    All matrices outside loops exist at once, and one more in a loop, where tiles share memory. `terms` counts the
+    matrices of each call; `shape` is that of one, made of `planes` real matrices; `products` counts a group's real
     products; `lines` counts the other dimensions' positions; `itemsize` and `real` are bytes of the larger element and
     of its real part.
     """

@@ -54,7 +54,7 @@ def run_passes(
     Reads `made.read_bytes`, writes `made.written_bytes`, needs `made.extra_bytes` of disk besides the output.
 
     Args:
-        made: the passes, for a described mesh, or one of a single process's devices.
+        made: the passes, for a described mesh, or a mesh of one process's devices.
         source: a `Source` of `open_array`, or anything with a shape, a dtype and slices.
         target: the file to write; its suffix, .npy, .zarr, .h5 or .nc, chooses the format.
         overwrite: replaces an existing file, and discards an unfinished run.

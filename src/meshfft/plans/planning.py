@@ -113,7 +113,7 @@ def plan(
             choice is kept in the folder of `cache`. All processes of a mesh
             must request it, and get the same.
         precompute: keep the matrix rows of dense products on the devices, from
-            the first call on, as long as the plan. No effect in your own `jit`
+            the first call on, while the plan lives. No effect in your own `jit`
             or `shard_map`, and for half spectra.
         margin: ghost cells on both sides of every block, for all `axes` or for
             each; zeros in the result. `shape` includes them, p (n / p + 2 m)
