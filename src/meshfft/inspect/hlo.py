@@ -46,7 +46,7 @@ _WIRE = re.compile(r"/wire_(encode|decode)(\d+)_(\d+)/pallas_call")
 
 
 class Collective(NamedTuple):
-    """A collective of one run, named by its first instruction.
+    """A collective in a program, named by its first instruction.
 
     Attributes:
         bytes: size of its result on a device in one execution.

@@ -31,9 +31,9 @@ class Tier(NamedTuple):
     Attributes:
         terms: bfloat16 terms of each factor; 0 if the type itself is multiplied.
         passes: products of terms per real product.
-        error: relative L2 error of a complex product of LONGEST terms, for 4 or 3 multiplications
-            (`benchmarks bounds`), in bf16 and bf16x3 also of constants and spikes; in float32 and float64 equal terms
-            may lose more (RingDense.error).
+        error: relative L2 error of a sum of LONGEST complex products, for 4 or 3 multiplications (`benchmarks bounds`),
+            in bf16 and bf16x3 also of constants and spikes; in float32 and float64 equal numbers may lose more
+            (RingDense.error).
         limit: largest error allowed when the plan chooses between 4 and 3.
         slices: 8-bit slices of each float64 factor, if sliced.
     """
