@@ -65,7 +65,7 @@ def main(before: str, cases: str = "", rounds: int = 15, rows: Path | None = Non
                 raise SystemExit(f"{before!r} is no commit of this clone: give one, such as HEAD~1")
         sides = [stack.enter_context(started(place)) for place in (folder, ROOT)]
         ready = {(side, name): ask(side, name) for name in names for side in sides}
-        times = timed({one: lambda one=one: Seconds(ask(*one)) for one in ready}, rounds)
+        times = timed({one: functools.partial(ask, *one, Seconds) for one in ready}, rounds)
     found = [compared(name, *((ready[one, name], times[one, name].seconds) for one in sides)) for name in names]
     print_rows(kept(rows, found))
     if worse := [f"{row['case']} in {row['worse']}" for row in found if row["worse"]]:
@@ -86,12 +86,12 @@ def started(place: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
 
 
-def ask(side: "subprocess.Popen[str]", name: str) -> Any:
+def ask(side: "subprocess.Popen[str]", name: str, read: Callable[[Any], Any] = dict) -> Any:
     assert side.stdin is not None and side.stdout is not None
     print(name, file=side.stdin, flush=True)
     if not (line := side.stdout.readline()):
         raise SystemExit(f"{name}: its process ended, for the reason above")
-    return json.loads(line)
+    return read(json.loads(line))
 
 
 def serve() -> None:
@@ -111,7 +111,7 @@ def compiled(case: Case) -> tuple[Call, Values]:
         return functools.partial(case.call, x), {"compiling": clocked(lambda: case.call(x))[2]}
     given = mf.shard(x, mesh_of(case.mesh), spec_of(case.mesh))
     program, _, taken = clocked(lambda: jax.jit(case.call).lower(given).compile())
-    sizes = getattr(program.memory_analysis(), "temp_size_in_bytes", 0), program.as_text().count("\n")
+    sizes = getattr(program.memory_analysis(), "temp_size_in_bytes", 0), (program.as_text() or "").count("\n")
     return functools.partial(program, given), {"compiling": taken, **dict(zip(SIZES, sizes, strict=True))}
 
 
