@@ -54,7 +54,7 @@ def _add(name: str, place: str) -> None:
 
 
 def _docstring(module: str, function: str) -> str:
-    """That of a function, or of its module if the function is `main`."""
+    """The docstring of a function, or of its module if the function is `main`."""
     body = ast.parse((Path(__file__).parent / f"{module.replace('.', '/')}.py").read_text())
     named = {one.name: one for one in body.body if isinstance(one, ast.FunctionDef)}
     return ast.get_docstring(body if function == "main" else named[function]) or ""

@@ -95,7 +95,7 @@ def worst(rows: list[Values], name: str) -> float:
 
 
 def _worst(same: list[Values]) -> Values:
-    """Of one tier and method: the largest bound, the worst error of each line over its bound, and where it is worst."""
+    """One tier and method: the largest bound, the worst error of each line over its bound, and where it is worst."""
     most = max(same, key=lambda row: worst([row], ""))
     printed, over = max(row["error_expected"] for row in same), {name: worst(same, name) for name in LINES}
     return {"tier": most["precision"], "method": most["method"], "printed": printed, **over, "at N": most["n"]}

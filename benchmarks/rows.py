@@ -71,7 +71,7 @@ def find(rows: Iterable[Values], **wanted: Any) -> list[Values]:
 
 
 def grouped(rows: Iterable[Kind], key: Callable[[Kind], Hashable]) -> list[list[Kind]]:
-    """The rows with one key, in the order in which the first of each comes."""
+    """The rows of each key, in the order of their first rows."""
     found: dict[Hashable, list[Kind]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)

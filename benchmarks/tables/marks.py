@@ -6,7 +6,7 @@ A page has them between marks, which readers do not see:
     <!--=SERIES KEY/KEY-->64<!--/-->            the quotient of two of them
     <!--=table TITLE-->...<!--/-->              a table
 
-Without --modelled it runs the measured parts, in at most three hours on two cores; run again, it goes on where it was
+Without --modelled it runs the measured parts, in at most three hours on two cores; run again, it continues where it
 stopped. Prints the lines that it changes, so that their sentences can be judged again. Then it draws the figures.
 """
 
@@ -110,7 +110,7 @@ def quotes() -> Quotes:
 
 
 def remade(text: str, found: Quotes, unknown: Callable[[str], Any]) -> str:
-    """A page with every marked text as the rows have it; one without rows is told, and stays."""
+    """A page with every marked text as the rows have it; one without rows is reported, and stays."""
 
     def new(mark: re.Match[str]) -> str:
         try:

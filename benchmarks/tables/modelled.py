@@ -93,7 +93,7 @@ def _lost(row: Values) -> str:
 
 
 def cycles(rows: Sequence[Values]) -> Named:
-    """Of FFT kernels; a line of `kernels.lines` has the cost of a point fifth, and XLA's over it seventh."""
+    """Costs of FFT kernels; a line of `kernels.lines` has the cost of a point fifth, and XLA's over it seventh."""
     lines = []
     for topology, n in CHIPS:
         found = {line[0]: line for line in kernels.lines([row for row in rows if row["topology"] == topology])}

@@ -101,7 +101,7 @@ def chosen(only: Sequence[str], model: bool) -> list[Part]:
 
 
 def run(part: Part, commit: str) -> None:
-    """Runs the commands that have no rows of this commit yet; a part that was stopped goes on where it was."""
+    """Runs the commands that have no rows of this commit yet; a stopped part continues where it was."""
     if part.path.exists() and _commands(_rows(part.path, commit)) >= {*part.commands}:
         return
     kept = part.path.with_suffix(".partial")
