@@ -26,7 +26,7 @@ from .measure.flags import calm
 from .rows import Values, kept
 from .timing import Call, clocked, timed
 
-TRAJECTORIES = ("random", "radial", "spiral")
+TRAJECTORIES = {2: ("random", "radial", "spiral"), 3: ("random", "radial")}
 GOLDEN = math.pi * (3 - math.sqrt(5))
 DRAWN, FEWER, MANY = 300, 30, 100_000
 
@@ -51,15 +51,15 @@ def main(
 ) -> None:
     calm()
     start(device)
-    pairs = itertools.product(TRAJECTORIES, map(float, tol.split(",")))
-    found = (row for name, t in pairs for row in measured(numbers(shape), name, t, points, rounds))
+    pairs, sizes = itertools.product(TRAJECTORIES[shape.count(",") + 1], map(float, tol.split(","))), numbers(shape)
+    found = (row for name, t in pairs for row in measured(sizes, name, t, points, rounds))
     print_rows(kept(rows, found, "finufft"))
 
 
 def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: int) -> list[Values]:
     """Rows of both types: meshfft in both orders, and finufft where it is."""
-    rng = np.random.default_rng(2)
-    k = trajectory_of(name, many, rng)
+    rng = np.random.default_rng(len(shape))
+    k = trajectory_of(name, len(shape), many, rng)
     x, c = noise(shape), noise((len(k),), seed=1)
     cases = [*_ours(k, x, c, tol), *(_finufft(k, x, c, tol) if installed("finufft") else ())]
     truths = {1: _type1(k, x.shape, c, rng), 2: _type2(k, x, rng)}
@@ -75,18 +75,20 @@ def measured(shape: tuple[int, ...], name: str, tol: float, many: int, rounds: i
     return rows
 
 
-def trajectory_of(name: str, many: int, rng: np.random.Generator) -> np.ndarray:
-    """About so many points (M, 2) in cycles per sample, M a multiple of 8."""
+def trajectory_of(name: str, dims: int, many: int, rng: np.random.Generator) -> np.ndarray:
+    """About so many points (M, dims) in cycles per sample, M a multiple of 8."""
     if name == "random":
-        return rng.random((many - many % 8, 2)) - 0.5
-    samples = 16 * max(1, round(math.sqrt(many / 8) / 8))
+        return rng.random((many - many % 8, dims)) - 0.5
+    samples = 8 * (4 - dims) * max(1, round(math.sqrt(many / 8) / 8))
     i = np.arange(max(1, many // samples))[:, None]  # of spokes, or of arms
     if name == "radial":
         radius, angle = (np.arange(samples) - samples // 2) / samples, GOLDEN * i
     else:
         s = (np.arange(samples) + 0.5) / samples
         radius, angle = s / 2, 2 * np.pi * (16 * s + i / len(i))
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1).reshape(-1, 2)
+    z = (1 - (2 * i + 1) / len(i)) * (dims == 3)  # spokes through the whole sphere
+    flat = np.sqrt(1 - z * z) * radius
+    return np.stack([flat * np.cos(angle), flat * np.sin(angle), z * radius][:dims], -1).reshape(-1, dims)
 
 
 def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]:
@@ -119,8 +121,9 @@ def _finufft(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Ca
 
 def _type2(k: np.ndarray, x: np.ndarray, rng: np.random.Generator) -> tuple[Any, np.ndarray]:
     at = rng.integers(0, len(k), min(DRAWN, len(k)))
-    down, across = (np.exp(-2j * np.pi * np.outer(k[at, d], np.arange(n) - n // 2)) for d, n in enumerate(x.shape))
-    return (at,), np.einsum("mn,jm,jn->j", x, down, across, optimize=True)
+    waves = [np.exp(-2j * np.pi * np.outer(k[at, d], np.arange(n) - n // 2)) for d, n in enumerate(x.shape)]
+    sums = "mn,jm,jn->j" if x.ndim == 2 else "mno,jm,jn,jo->j"
+    return (at,), np.einsum(sums, x, *waves, optimize=True)
 
 
 def _type1(k: np.ndarray, shape: tuple[int, ...], c: np.ndarray, rng: np.random.Generator) -> tuple[Any, np.ndarray]:

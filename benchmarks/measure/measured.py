@@ -17,8 +17,6 @@ from .baselines import BASELINES, prepare
 from .cases import Case
 from .data import Data, Place, Prepared
 
-LONGEST = 160  # letters of a reason
-
 
 def measured(cases: Sequence[Case], rounds: int, place: Place, facts: Values) -> list[Values]:
     """A row for each case, with these facts."""
@@ -47,7 +45,7 @@ def attempt(make: Callable[[], Prepared]) -> Prepared | str:
     try:
         return make()
     except Exception as error:  # whatever a baseline raises
-        said = textwrap.shorten(str(error), LONGEST, placeholder=" ...")
+        said = textwrap.shorten(str(error), 160, placeholder=" ...")
         return said if isinstance(error, ValueError) and said else f"{type(error).__name__}: {said}"
 
 

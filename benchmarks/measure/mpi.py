@@ -22,7 +22,6 @@ from .cases import Case
 from .data import Data, Prepared
 
 OPEN_MPI = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
-PATIENCE = 30.0  # seconds that ranks have to end
 
 
 class MpiRanks(contextlib.ExitStack):
@@ -80,7 +79,7 @@ def _answer(run: subprocess.Popen[str], log: Path, asked: str = "") -> Any:
 
 def _stop(run: subprocess.Popen[str]) -> None:
     try:
-        run.communicate(timeout=PATIENCE)
+        run.communicate(timeout=30)
     except (subprocess.TimeoutExpired, ValueError):  # ValueError: its input is closed already
         run.kill()
         run.wait()
