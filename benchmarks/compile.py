@@ -22,8 +22,6 @@ from .measure.on_devices import BLOCKS, swirl
 from .rows import Values, kept
 from .timing import clocked
 
-TOLD = ("method", "order", "kind", "engine", "ring", "precision", "wire")  # flags that rows have
-
 
 @flags.with_flags
 def main(
@@ -60,7 +58,7 @@ def compiled(
 
     made, wall, spent = clocked(build)
     row: Values = {"by": "swirl-lm" if program else "meshfft", "topology": topology, "shape": shape, "mesh": sizes}
-    row |= {name: getattr(how, name) for name in TOLD}
+    row |= {name: getattr(how, name) for name in ("method", "order", "kind", "engine", "ring", "precision", "wire")}
     row |= {"cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
     if chip.clock and program:
         row["modelled_compute"] = play(program_of(made, chip), 1 / chip.clock.value, {}).compute

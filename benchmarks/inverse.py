@@ -17,12 +17,10 @@ from .common import cpu_devices, mesh_of, numbers, print_rows, relative
 from .rows import Values, kept
 from .timing import clocked
 
-MOST_DIRECT = 2048
-
 
 def main(sizes: str = "512,1024,2048,8192", columns: int = 64, rows: Path | None = None) -> None:
     cpu_devices()
-    pairs = ((n, method) for n in numbers(sizes) for method in (["direct"] * (n <= MOST_DIRECT) + ["iterative"]))
+    pairs = ((n, method) for n in numbers(sizes) for method in (["direct"] * (n <= 2048) + ["iterative"]))
     found = (measured(*pair, columns) for pair in pairs)
     print_rows(kept(rows, found))
 

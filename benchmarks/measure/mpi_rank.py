@@ -16,7 +16,6 @@ from mpi4py import MPI
 from mpi4py_fft import PFFT, newDistArray
 
 COMM = MPI.COMM_WORLD
-POLL_SECONDS = 1e-2  # below 0.3% of a core while waiting
 
 
 def wanted() -> str:
@@ -27,7 +26,7 @@ def wanted() -> str:
             COMM.send(line, dest=rank)
         return line
     while not COMM.Iprobe(source=0):
-        time.sleep(POLL_SECONDS)
+        time.sleep(1e-2)  # below 0.3% of a core
     return str(COMM.recv(source=0))
 
 

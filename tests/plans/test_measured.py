@@ -145,6 +145,20 @@ def test_the_fastest_is_taken_and_kept(folder: Path) -> None:
     assert _plan().trials == () and all(not stage.trials for stage in best.stages)
 
 
+def test_no_run_follows_one_of_another_walk(folder: Path) -> None:
+    """Catches a walk that pays for the memory that another left: XLA frees it while the next program runs."""
+    ran, run = list[Plan](), cast(Any, Plan.__call__)
+
+    def noted(plan: Plan, y: Any, **how: Any) -> Any:
+        ran.append(plan)
+        return run(plan, y, **how)
+
+    with mock.patch.object(Plan, "__call__", noted), mock.patch.object(measured, "ROUNDS", 2):
+        mf.plan((15, 9), mesh=mesh((2, 2)), effort="measure")
+    walks = len({*ran})
+    assert walks > 1 and ran[walks:] == [plan for plan in ran[:walks] for _ in range(2)] * 2
+
+
 def test_walks_are_run(folder: Path) -> None:
     """Catches seconds that are not of the walks: one fails here and cannot be chosen, and if all fail it is said."""
     x, run = noise((15, 11)), cast(Any, Plan.__call__)

@@ -1,8 +1,9 @@
 """The fastest of several plans, found by running them on their devices.
 
-    seconds = the median of at most ROUNDS runs on noise, one of each plan in turn, after a run that compiles
+    seconds = the median of at most ROUNDS runs on noise, each after another of the same plan, all plans in turn
 
-The choice is kept beside compiled programs, for later processes on such devices with these versions. Invariant: every
+The other run precedes it because XLA frees a program's memory after its result is there, during the next run. The
+choice is kept beside compiled programs, for later processes on such devices with these versions. Invariant: every
 process of a mesh takes the choice of the first one.
 """
 
@@ -116,6 +117,7 @@ def _timed(plans: Sequence[Plan], tell: Tell) -> list[float]:
     for number in range(1, ROUNDS + 1):
         tell(f"round {number} of {ROUNDS}", (len(plans) + number - 1) / (len(plans) + ROUNDS))
         for plan, seconds in runs.items():
+            _run(plan, arrays)
             seconds.append(_run(plan, arrays))
         if _is_late(begun, devices):
             break
