@@ -10,7 +10,7 @@ A kernel is tried on a small random block before its first use on a TPU, and the
 A verdict holds for a kernel with its lengths and block, a kind of device, and versions. Without a folder, or for a
 kernel that could not be run, it holds for this process alone.
 
-Invariant: a trial runs in a thread of its own, so that JAX never traces its calls.
+Invariant: a trial runs in a new thread, so that JAX never traces its calls.
 """
 
 import concurrent.futures

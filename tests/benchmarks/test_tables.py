@@ -48,7 +48,7 @@ def test_pages_have_rows_of_one_commit(found: Quotes) -> None:
 
 
 def commits(text: str, found: Quotes) -> set[str]:
-    """Those of all rows that a page quotes, but for a GPU's, which was lent once: its page says their commit."""
+    """Commits of all rows that a page quotes, but for a GPU's, which was lent once: its page has their commit."""
     heads = {head for mark in MARK.findall(text) if "gpu" not in (head := found.split(mark[1])[0]).split()}
     return set().union(*(found.commits[head] for head in heads & found.commits.keys()))
 

@@ -1,6 +1,6 @@
 """`meshfft transform`: an array file in, its transform out, with every device holding only its own block.
 
-All refusals come before the work, in all processes. Process 0 prints.
+Refuses before the work, in all processes. Process 0 prints.
 """
 
 import contextlib

@@ -178,7 +178,7 @@ def _links(machine: Machine, timings: list[Timing], memory: float) -> dict[str, 
 
 
 def _rate(rows: list[tuple[Timing, Load]], blocks: list[float], beside: list[float]) -> float:
-    """The median, over mesh axes, of the largest all-to-all's rate without what is beside it."""
+    """The median, over mesh axes, of the largest all-to-all's rate, alone."""
     largest = {one.axes: at for at, (one, _) in enumerate(rows)}.values()
     return statistics.median(blocks[at] * rows[at][0].nbytes / _net(rows[at][0].seconds, beside[at]) for at in largest)
 

@@ -1,7 +1,7 @@
 """NIfTI files: nibabel reads the header and the voxels, after checks of sizes and offsets.
 
-The image's dimensions come first and the coils last, the fourth at least: (x, y, z, coils). Invariant: a .nii.gz file
-is unpacked to no more than its header needs.
+The image's dimensions are first and the coils last, the fourth at least: (x, y, z, coils). Invariant: a .nii.gz file is
+unpacked to no more than its header needs.
 """
 
 import contextlib

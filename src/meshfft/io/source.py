@@ -242,7 +242,7 @@ def source_of(
 def identity(source: Source) -> dict[str, object]:
     """Size, time of change and first bytes of a file, to compare between processes, as plain values.
 
-    Of a Zarr store only the metadata are read.
+    Reads only the metadata of a Zarr store.
     """
     folders = dict.fromkeys([source.path, source.path / source.name])
     metadata = [folder / name for folder in folders for name in METADATA if (folder / name).is_file()]

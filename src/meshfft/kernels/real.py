@@ -32,7 +32,7 @@ DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
 STAGE_PRODUCTS = 5
 XLA_DIMS = 3  # most of one call of XLA's real FFT
 SIDE = 128  # rows of a matrix unit
-DENSE = 4 * SIDE  # points up to which one product is cheaper than two stages
+DENSE = 4 * SIDE  # most points of one product; above, two stages are cheaper
 RUN = 32  # terms of one float sum on CPUs, which add one term after another
 HostPlanes = tuple[np.ndarray, np.ndarray]
 

@@ -36,7 +36,7 @@ class Chip:
     devices: int = 1  # JAX devices on a chip, which share its links
     megacore: bool = False  # JAX joins these into one device by default
     torus: tuple[int, ...] = ()  # longest axes of a torus of chips; () if all devices are linked alike
-    side: int = 1  # rows and columns of the matrix unit, to which products are padded
+    side: int = 1  # rows and columns of the matrix unit; products are padded to them
     scratch: Figure | None = None  # bytes of VMEM, for vector-unit kernels
     cached: bool = False  # columns of a block stay in cache between stages of a local FFT
     # unit that multiplies float64 slices (numerics/slices.py); "long" if sums leave VMEM

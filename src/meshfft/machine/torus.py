@@ -81,7 +81,7 @@ def hops(torus: Torus, sources: np.ndarray, targets: np.ndarray) -> int:
 
 
 def ring(order: np.ndarray, axes: tuple[int, ...], step: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and targets of one hop of all rings; data comes from `step` (1 or -1) ahead."""
+    """Sources and targets of one hop of all rings; data is sent from `step` (1 or -1) ahead."""
     rings = rings_of(order, axes)
     return np.roll(rings, -step, axis=1).ravel(), rings.ravel()
 

@@ -62,7 +62,7 @@ class Error(NamedTuple):
 
 
 SHORT_TERMS = 256  # of a product on a GPU, whose sums lose in proportion; each run passes over the result
-LONGEST = 65536  # terms up to which a tier's error is valid
+LONGEST = 65536  # terms; a tier's error is valid for no more
 UNITS = ("int8", "int8 long", "bf16")  # that multiply slices on TPUs
 ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # of sums in float64, or in pairs of float32
 

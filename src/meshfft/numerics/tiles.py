@@ -118,7 +118,7 @@ def sum_of(total: Sums, two: bool) -> Array:
 
 
 def _added(pair: Array, y: Array) -> Array:
-    """The pair of a sum and what it lost, plus y; XLA does not reorder float sums."""
+    """The pair of a sum and its loss, plus y; XLA does not reorder float sums."""
     high, y = pair.real, y + pair.imag
     both = high + y
     return lax.complex(both, y - (both - high))

@@ -55,7 +55,7 @@ class Wired(Sends):
         return self.wire.nbytes(share, itemsize)
 
     def tiles(self, share: Sequence[int]) -> Tiled | None:
-        """The form in which kernels send both planes of such shares."""
+        """The form of both planes of such shares in kernels."""
         form = form_of((2, *share), 1, self.wire) if isinstance(self.wire, Coded) else None
         return form if isinstance(form, Tiled) else None
 

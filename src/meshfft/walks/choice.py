@@ -1,4 +1,4 @@
-"""The cheapest walk for a transform and a layout, or the reason why there is none. Cached."""
+"""The cheapest walk for a transform and a layout, or the reason why none exists. Cached."""
 
 import contextlib
 import dataclasses

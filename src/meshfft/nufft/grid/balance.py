@@ -29,7 +29,7 @@ class Round(NamedTuple):
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lent:
     tables: Tables[np.ndarray]  # of chunks that each device keeps, then of borrowed ones
-    rounds: tuple[Round, ...]  # in the order in which their tiles are appended
+    rounds: tuple[Round, ...]  # their tiles are appended in this order
     order: np.ndarray  # slot of each point
     load: np.ndarray
     rows: int  # of tiles, behind a block
