@@ -97,8 +97,8 @@ def exchange_shares(
     shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT, stages: Stages = (), near: Wire | None = None
 ) -> B:
     """`exchange` of chunks stacked along a leading dimension, as one message. In two stages a share first goes to the
-    device of its own domain that has its target's number, then, with other shares there for the same domain, to the
-    target; `near` is the first stage's wire.
+    device of its own domain that has its target's number, then, with the other shares there for this target, to it;
+    `near` is the first stage's wire.
     """
     if lax.axis_size(axis_names) == 1:
         return shares

@@ -38,7 +38,7 @@ class Reconstruction(NamedTuple):
     """An image that `reconstruct` found.
 
     Attributes:
-        image: the image (one per coil without maps), sharded as the plan's
+        image: the image (without maps one per coil), sharded as the plan's
             images.
         residuals: |b - N x| / |b| at the start and after every step; with `tv`
             or `wavelet` after every round of 5 steps.

@@ -183,7 +183,7 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
     """Opens the array in a .npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr file for reading by slices.
 
     NIfTI voxels are scaled by the header's slope and intercept. A .nii.gz file is first unpacked to the folder for
-    temporary files. A missing chunk of a Zarr store has its fill value; in a store written here it is refused. Numbers
+    temporary files. A missing chunk of a Zarr store has its fill value; in meshfft's stores it is refused. Numbers
     packed by `scale_factor` and `add_offset` are unpacked. Links to other files are not followed.
 
     Args:
