@@ -61,8 +61,8 @@ def clocked(call: Callable[[], Result]) -> tuple[Result, float, float]:
 
 def _once(call: Call) -> Times:
     """Begins when the process rests, in 0.3 s at most: XLA frees a call's memory after its result is there."""
-    until, busy = time.perf_counter() + 0.3, True
-    while busy and time.perf_counter() < until:
+    until, busy = time.monotonic() + 0.3, True
+    while busy and time.monotonic() < until:
         cpu = time.process_time()
         time.sleep(1e-3)
         busy = time.process_time() - cpu > 2e-4

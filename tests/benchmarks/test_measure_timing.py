@@ -1,5 +1,8 @@
 """Interleaved calls: the order of calls, by hand-made clocks; nothing here is timed."""
 
+import threading
+import time
+
 import pytest
 
 from benchmarks import timing
@@ -58,3 +61,20 @@ def test_a_call_is_timed_to_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing.jax, "block_until_ready", lambda value: events.append(value))
     assert timed({"one": lambda: "result"}, 1)["one"].seconds == [2.5]
     assert events == ["clock", "result", "clock"] * 2
+
+
+def test_a_call_begins_when_the_last_one_has_ended() -> None:
+    """Catches a call that pays for what another left, as XLA frees memory after a result is there."""
+    left, found = list[threading.Thread](), list[bool]()
+
+    def busy() -> None:
+        until = time.monotonic() + 0.05
+        while time.monotonic() < until:
+            pass
+
+    def leaving() -> None:
+        left.append(threading.Thread(target=busy))
+        left[-1].start()
+
+    timed({"one": leaving, "other": lambda: found.append(left[-1].is_alive())}, 3)
+    assert found == [False] * 4
