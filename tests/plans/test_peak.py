@@ -79,9 +79,9 @@ def test_peak_memory_of_drawn_cosines_is_never_exceeded() -> None:
 
 
 def check_peak(plan: mf.Plan, most: float = 5) -> None:
-    """The compiler's argument, result and temporaries exceed the promised bytes by 2 % at most, and are a fair part."""
+    """The compiler's argument, result and temporaries exceed the promised bytes by 2 % and 1 kB at most."""
     assert isinstance(plan.mesh, jax.sharding.Mesh)
     memory = compile_plan(plan, plan.mesh).memory_analysis()
     assert memory is not None
     used = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
-    assert used <= 1.02 * plan.peak_bytes + 256 and plan.peak_bytes <= most * used, (plan, used, plan.peak_bytes)
+    assert used <= 1.02 * plan.peak_bytes + 1024 and plan.peak_bytes <= most * used, (plan, used, plan.peak_bytes)

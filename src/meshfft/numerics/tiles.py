@@ -204,6 +204,7 @@ def bytes_at_once(
         looped = max(looped, COLUMNS * (single > 1))
     if lines < 3:  # products of vectors, not in whole groups
         cut = max(looped, sum(unrolled)) if len(terms) == 1 else looped + sum(unrolled) + first * (len(terms) > 3)
+        cut += 2 * COLUMNS * (planes == 1 and products == 2 and len(terms) > 1)  # per plane
         return (cut + GROUP) * (column + real * rows * (planes > 1)) + width * group * math.ceil(cut / GROUP)
     most = COLUMNS * (2 if planes > 3 else 1)  # of bfloat16 terms XLA keeps those of two runs
     short = first if first > GROUP and first % GROUP else 0  # copied to whole groups, as is its slice
