@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.rows import read
 from benchmarks.scattered import main
 
 
-def test_rows_are_of_right_transforms(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", ["16,24", "8,8,12"])
+def test_rows_are_of_right_transforms(shape: str, tmp_path: Path) -> None:
     """Catches a sign, an origin or an order that differs from the direct sum's, in any case of either type."""
-    main("16,24", "1e-3", points=600, rounds=1, rows=tmp_path / "rows.jsonl")
+    main(shape, "1e-3", points=600, rounds=1, rows=tmp_path / "rows.jsonl")
     rows = read(tmp_path / "rows.jsonl")
     assert {(row["case"], row["type"]) for row in rows} >= {
         (f"meshfft{o}", t) for o in ("", ", placed") for t in (1, 2)

@@ -46,12 +46,10 @@ def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[in
 
 
 class SlicedProduct(NamedTuple):
-    """Real products by slices: slices per factor, the matrix unit, and whether float64 is a pair of float32, as on
-    TPUs.
+    """Real products by slices: slices per factor, matrix unit, and whether float64 is a pair of float32, as on TPUs.
 
     Without a matrix unit, one int8 product by a half-zero matrix makes the sums for all i + j: twice the work, a third
-    of the instructions to compile; above WHOLE, each i + j has its own
-    products.
+    of the instructions to compile; above WHOLE, each i + j has its own products.
     """
 
     slices: int

@@ -39,8 +39,7 @@ class Step(abc.ABC):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """Lower bounds on the cost of this kind, none where another kind's bounds suffice. Too high a bound loses
-        walks."""
+        """Lower bounds on the cost of this kind, none if another kind's suffice. Too high a bound loses walks."""
         return Least()
 
     if TYPE_CHECKING:  # dataclasses would take a property here for the default of a step's field
