@@ -4,7 +4,7 @@
 
 Each side is a process with its own `src`; calls are interleaved. Numbers are quotients, here over before: of median
 seconds, CPU seconds of compiling, bytes of temporaries, and compiled instructions. Exit code 1 if temporaries or
-instructions grew by over 1%, or if three quarters of a case's calls took over 1.05 times the median before.
+instructions grew by over 1%, or if three quarters of a case's calls took over `--slower` times the median before.
 """
 
 import contextlib
@@ -28,8 +28,7 @@ from .rows import Values, kept
 from .timing import Call, Seconds, clocked, spread, timed
 
 ROOT = Path(__file__).parent.parent
-SLOWER, LARGER = 1.05, 1.01
-SIZES = ("temporaries", "instructions")
+SIZES, LARGER = ("temporaries", "instructions"), 1.01
 
 
 class Case(NamedTuple):
@@ -56,8 +55,9 @@ CASES = {
 }
 
 
-def main(before: str, cases: str = "", rounds: int = 15, rows: Path | None = None) -> None:
-    names = [name for name in CASES if cases in name]
+def main(before: str, cases: str = "", rounds: int = 15, slower: float = 1.05, rows: Path | None = None) -> None:
+    if not (names := [name for name in CASES if cases in name]):
+        raise SystemExit(f"no case has {cases!r} in its name: there are {', '.join(CASES)}")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for command in (f"git clone -q --shared {ROOT} {folder}", f"git -C {folder} checkout -q {before}"):
@@ -66,16 +66,16 @@ def main(before: str, cases: str = "", rounds: int = 15, rows: Path | None = Non
         sides = [stack.enter_context(started(place)) for place in (folder, ROOT)]
         ready = {(side, name): ask(side, name) for name in names for side in sides}
         times = timed({one: functools.partial(ask, *one, Seconds) for one in ready}, rounds)
-    found = [compared(name, *((ready[one, name], times[one, name].seconds) for one in sides)) for name in names]
+    found = [compared(name, slower, *((ready[one, name], times[one, name].seconds) for one in sides)) for name in names]
     print_rows(kept(rows, found))
     if worse := [f"{row['case']} in {row['worse']}" for row in found if row["worse"]]:
         raise SystemExit(f"worse than {before}: {'; '.join(worse)}")
 
 
-def compared(name: str, before: tuple[Values, list[float]], after: tuple[Values, list[float]]) -> Values:
+def compared(name: str, slower: float, before: tuple[Values, list[float]], after: tuple[Values, list[float]]) -> Values:
     old, new = spread(before[1]), spread(after[1])
     over = {what: after[0][what] / size for what, size in before[0].items() if size}
-    worse = ["seconds"] * (new[0] > SLOWER * old[1]) + [what for what in SIZES if over.get(what, 1) > LARGER]
+    worse = ["seconds"] * (new[0] > slower * old[1]) + [what for what in SIZES if over.get(what, 1) > LARGER]
     return {"case": name, "before": old[1], "seconds": new[1] / old[1], **over, "worse": ", ".join(worse)}
 
 

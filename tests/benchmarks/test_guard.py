@@ -19,12 +19,12 @@ BEFORE = [1.0, 1.02, 0.98, 1.01, 0.99]
 )
 def test_what_is_worse(sizes: dict[str, float], seconds: list[float], worse: str) -> None:
     """Catches a slower, larger or longer program that passes, and one slow call of a busy machine that fails."""
-    row = compared("one", (SIZES, BEFORE), (SIZES | sizes, seconds))
+    row = compared("one", 1.05, (SIZES, BEFORE), (SIZES | sizes, seconds))
     assert row["worse"] == worse and row["instructions"] == (SIZES | sizes)["instructions"] / 200
 
 
 def test_cases_without_a_program_have_no_sizes() -> None:
     """Catches a division by zero temporaries, and of those that an eager call does not know."""
     for before in ({"compiling": 1.0}, {"compiling": 1.0, "temporaries": 0}):
-        row = compared("one", (before, BEFORE), (before, BEFORE))
+        row = compared("one", 1.05, (before, BEFORE), (before, BEFORE))
         assert row["worse"] == "" and "temporaries" not in row
