@@ -65,8 +65,9 @@ def kdftn(
     Returns:
         The spectrum, sharded as `x` if its mesh axes divide the numbers of
         points. At Scattered points the values, batch dimensions first; each
-        mesh axis of the image, outermost first, cuts the first dimension of the
-        points that it divides (a PaddedArray if none).
+        mesh axis that cuts transformed dimensions of `x`, outermost first, cuts
+        the first dimension of the points whose size it divides (if there is
+        none, a PaddedArray).
 
     Raises:
         ValueError, TypeError: as `fftn`; a point whose powers overflow; points
@@ -117,13 +118,13 @@ def ikdftn(
     host in float64, by LU, Leja-ordered Björck-Pereyra or, for more samples
     than unknowns, QR. "iterative": conjugate gradients on the normal equations,
     axis by axis, by two FFTs on the unit circle. "auto": direct up to 1024 by
-    1024, iterative above and for traced points. The transform refines either
-    solution.
+    1024, iterative above and for traced points. Both are refined by the
+    transform.
 
     Args:
         X: the samples, an array or (re, im).
         points: as `kdftn`. Traced points (up to 4096 by 4096 off the unit
-            circle) make the solution differentiable in them, and NaN if their
+            circle) make the solution differentiable in them; it is NaN if their
             condition leaves no digit. Scattered points need `s`, and work only
             outside of `jit` and `grad`.
         s: unknowns along each axis; by default the number of samples.

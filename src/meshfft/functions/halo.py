@@ -48,8 +48,9 @@ def halo(
         Its gradient adds the halos, as `add_halo` does.
 
     Raises:
-        ValueError: an axis, a width or a spec that does not fit; a short block
-            before the last one, or a last block shorter than the halo.
+        ValueError: an axis, a width or a spec that does not fit; if the blocks
+            do not divide the size, a short block before the last one, or a last
+            block shorter than the halo.
         TypeError: the array is not numeric, axes or widths are not integers.
 
     Sends only the halos: two permutes for each cut axis, and two more for each

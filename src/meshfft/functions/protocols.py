@@ -164,9 +164,9 @@ class ScipyBackend:
     invalid `workers` is refused.
 
     SciPy computes what JAX lacks: long doubles, objects, 64 bits on a TPU or
-    without `jax_enable_x64` (integers count as 64 bits), a `plan`, `fht` and
-    `ifht`. For the last three a jax.Array is copied to the host. SciPy uses no
-    backend for fftshift, fftfreq and next_fast_len.
+    without `jax_enable_x64` (integers count as 64 bits), and `fht` and `ifht`,
+    for which a jax.Array is copied to the host. It refuses a `plan`. SciPy uses
+    no backend for fftshift, fftfreq and next_fast_len.
 
     Costs as the function of the same name; a NumPy array is copied to JAX's
     first device and back.

@@ -1,6 +1,6 @@
 """Images from scattered samples of their spectra, measured by several coils: CG-SENSE.
 
-N is Toeplitz: per coil two FFTs of twice the size, without points. Each program ends before the next.
+Its normal matrix is Toeplitz: per coil two FFTs of twice the size, without points. Each program ends before the next.
 """
 
 import functools

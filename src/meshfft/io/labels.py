@@ -1,7 +1,7 @@
 """Names, coordinates and attributes of an array's dimensions, as in xarray, before and after a transform.
 
-    positions   x0 + n dx       become       frequencies   k / (L dx),   in the order of the transform
-    m           seconds since 2000-01-01     1/m           1/seconds
+    positions  x0 + n dx,  n = 0 ... L - 1       become   frequencies  k / (L dx),  in the order of the transform
+    units      m, seconds since 2000-01-01       become   1/m, 1/seconds
 
 Stored numbers follow CF's conventions:  value = stored * scale_factor + add_offset,  missing if stored = _FillValue.
 Invariant: a dimension of frequencies never has a coordinate of positions, and missing values are refused.

@@ -1,8 +1,8 @@
 """A chip: rates, memory and links of one device, each number with its source.
 
-A device is one JAX device: a core of TPU v2, v3, v4 and v7x, a chip of other TPUs, a GPU, a virtual CPU device. A
-number is "published", "measured", "derived" from published numbers or the compiler's cycles, "measured here" by
-`meshfft measure`, or "given" by the caller.
+A device is a core of TPU v2, v3, v4 and v7x (by default JAX joins the two of v4: `megacore`), a chip of other TPUs, a
+GPU, or a virtual CPU device. A number is "published", "measured", "derived" from published numbers or the compiler's
+cycles, "measured here" by `meshfft measure`, or "given" by the caller.
 """
 
 import dataclasses

@@ -147,8 +147,8 @@ class Machine:
         return self._load(move).messages > 0
 
     def stages(self, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-        """Each domain's numbers in a ring over these axes, if an all-to-all can go inside the domains and then between
-        them.
+        """Each domain's positions in a ring over these axes, if an all-to-all can go inside the domains and then
+        between them.
         """
         network = self.network
         if network is None or network.domains is None:

@@ -111,7 +111,7 @@ def pair_load(network: Network, sources: np.ndarray, targets: np.ndarray, blocks
 
 @functools.lru_cache(maxsize=1024)
 def ring_domains(network: Network, axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Each domain's numbers in a ring; () if rings differ, or a stage would have no messages."""
+    """Each domain's positions in a ring; () if rings differ, or a stage would have no messages."""
     rings = _domain(network)[rings_of(np.arange(network.order.array.size).reshape(network.order.sizes), axes)]
     first = (rings[:, :, None] == rings[:, None, :]).argmax(2)  # the first of its domain, in each ring
     groups = tuple(tuple(map(int, np.flatnonzero(first[0] == one))) for one in np.unique(first[0]))

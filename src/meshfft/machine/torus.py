@@ -4,7 +4,7 @@ A message follows axis 0 first, then axis 1, and so on, the shorter way round if
 are equally long. Devices of one chip share its links. Invariant: the loads of all links sum to the bytes times the
 links passed.
 
-For an order every axis of the torus, and the cores of a chip, are split into factors, outermost first. Each factor
+To make an order, every axis of the torus, and the cores of a chip, are split into factors, outermost first. Each factor
 belongs to one mesh axis, which walks the box of its factors:
 
     coordinates(i_1, i_2, ...) = walk_1[i_1] + walk_2[i_2] + ...

@@ -75,9 +75,9 @@ def nufftn(
         spec: sharding of the image, if JAX hides it; out_spec: of the values.
 
     Returns:
-        The values, batch dimensions first and then those of the points. All
-        mesh axes that cut transformed dimensions cut dimensions of the points
-        (a PaddedArray if one of them divides none).
+        The values, batch dimensions first and then those of the points. The
+        mesh axes that cut transformed dimensions cut the points' dimensions
+        instead; if an axis divides none of these, the values are a PaddedArray.
 
     Raises:
         ValueError, TypeError: as `fftn`; points whose number of coordinates is
@@ -125,8 +125,8 @@ def nufftn_adjoint(
         c: values at the points, with any batch dimensions first.
         points: as `nufftn`.
         shape: the sizes of the image along the transformed dimensions.
-        axes: the dimensions of the result for `shape`, in its order; by
-            default the last.
+        axes: the dimensions of the result that have the sizes in `shape`, in
+        its order; by default the last ones.
         tol, sigma, norm, origin, and options: as `nufftn`.
         spec: sharding of c, if JAX hides it.
         out_spec: sharding of the image; by default the mesh axes that cut the

@@ -57,8 +57,8 @@ class Limits(NamedTuple):
 
 
 class PointsPlan(Plan):
-    """A plan to values at scattered points; `mf.plan` makes that of the sum
-    itself.
+    """A plan to values at scattered points; `mf.plan(shape, points=...)` makes
+    one that evaluates the sum directly.
 
     >>> plan = mf.plan((4,), points=mf.Scattered.turns([[0.0], [0.25]]))
     >>> plan(np.ones(4)).real.round(3).tolist()

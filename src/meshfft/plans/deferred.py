@@ -103,8 +103,8 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Call:
-    """A function with its arguments. `cut` has, per dimension of each array, the dimension of the first array cut
-    alike, or None; with only None an array is whole on every device.
+    """A function with its arguments. `cut` has, per dimension of each array, the dimension of the first array that is
+    cut in the same way, or None; with only None an array is whole on every device.
     """
 
     function: Callable[..., Any]

@@ -50,9 +50,9 @@ whole_p.multiple_results = True
 
 
 def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
-    """The function, as an equation where JAX hides an array's cuts.
+    """The function; where JAX hides how an array is cut, its call is one equation.
 
-    The first `arrays` parameters are arrays, the rest only if traced. `linear`: in the first.
+    The first `arrays` parameters are arrays, the others only if they are traced. `linear`: it is linear in the first.
     """
     names = tuple(inspect.signature(function).parameters)[:arrays]
 

@@ -76,7 +76,7 @@ def applied(
 
 
 def tried(walk: Walk, machine: Machine, itemsize: int) -> Machine:
-    """The machine without kernel families, of a walk or its transpose, that fail their trials there."""
+    """The machine, without kernel families that fail in trials of the walk's kernels, or of its transpose's."""
     if machine.device is None or itemsize != PLANES:
         return machine
     failed = tuple(name for name in failing(_trials(walk), machine.device) if name not in machine.failed)

@@ -1,10 +1,10 @@
 """The fastest of several plans, found by running them on their devices.
 
-    seconds = the median of at most ROUNDS runs on noise, each after another of the same plan, all plans in turn
+    seconds = the median of at most ROUNDS runs on noise, each after an untimed run of the same plan, all plans in turn
 
-The other run precedes it because XLA frees a program's memory after its result is there, during the next run. The
-choice is kept beside compiled programs, for later processes on such devices with these versions. Invariant: every
-process of a mesh takes the choice of the first one.
+The untimed run is there because XLA frees a program's memory after its result is there, during the next run. The choice
+is kept beside compiled programs, for later processes on such devices with these versions. Invariant: every process of a
+mesh takes the choice of the first one.
 """
 
 import dataclasses

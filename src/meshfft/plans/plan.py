@@ -139,11 +139,11 @@ class Plan:
     @property
     def error(self) -> float:
         """A bound on the relative L2 error of the result, checked on CPUs and
-        GPUs (docs/accuracy.md). A constant array on TPUs may exceed it, and in
+        GPUs (docs/accuracy.md). A constant array on TPUs may have more, and in
         nonuniform FFTs an input in phase with the window's error.
 
-        At points it is relative to the norm of the samples or to that of the
-        samples of equally large noise, if larger.
+        At points it is relative to the norm of the samples, or to what it would
+        be if the input were noise of the same norm, if that is larger.
         """
         return self.walk.error(self.dtype.itemsize, self.machine.chip.rounding)
 

@@ -31,7 +31,8 @@ class Taken(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def in_orders(shape: Shape, dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
-    """Orders that give every dimension a kernel, or (); several need a copy each, and one back."""
+    """Orders that give every dimension a kernel, or (); each order after the first needs a copy, and the last one a
+    copy back."""
     supported = [d for d in dims if supports(shape, d, room)]
     home = _taken(shape, dims, kept_order(shape), room)
     if shape[home.order[-1]] < LANES or not set(supported) <= set(home.dims):
@@ -96,8 +97,8 @@ def run_in_orders(planes: Planes, dims: Sequence[int], sign: int, room: int, int
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
     """Transforms dimensions of float32 planes.
 
-    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled, in one pass over memory for each of `passes`. The transpose
-    has the other sign.
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled, in one pass over memory for each of `passes`. JAX's transpose,
+    on real planes, is the adjoint: it has the other sign.
     """
 
     def by_kernels(planes: Planes) -> Planes:
@@ -154,7 +155,8 @@ def real_fft(
 ) -> Planes:
     """Transforms the last dimensions between real lines, one plane, and half spectra, two.
 
-    The transpose is the opposite with the other sign.
+    JAX's transpose, on real planes, is the opposite transform with the other
+    sign.
     """
     shape, last = (*planes[0].shape[:-1], length), length if onto_real else length // 2 + 1
     dims = tuple(range(len(shape) - many, len(shape)))

@@ -8,7 +8,7 @@ D = A_1 .. A_(d-1) cells of the other dimensions are on the lanes, which a produ
     raw (planes, A_1, lane tiles, rows, 128)  ->  transposed (factor, plane, last dimension, 128 x wide)
 
 A float32 number is the exact sum of three truncated bfloat16 ones. Six of the nine products of two such sums count
-(`TERMS`); the rest are 2^-24 of the whole. If D is small, several are side by side on the lanes.
+(`TERMS`); the rest are 2^-24 of the whole. If D is small, several products are side by side on the lanes.
 """
 
 import math
