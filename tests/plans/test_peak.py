@@ -19,6 +19,8 @@ TRIG_PEAKS = [
     ("dct-2", (79, 76, 46), (2,), P(None, None, "x"), {"s": (51, 47, 41), "dtype": "complex64"}),  # a result per ring
     ("dst-4", (48, 60, 30), (3, 2), P(None, None, ("y", "x")), {"method": "kdft"}),  # a ring without a loop
     ("dst-1", (9000,), (4,), P("x"), {}),  # matrices that are larger than all the rest
+    ("dst-1", (1500, 1024), (2,), P("x"), {"axes": (1,)}),  # in place: type I has twice the points
+    ("dct-3", (1500, 1024), (2,), P("x"), {"axes": (1,), "dtype": "complex64"}),  # and one part after the other
 ]
 
 

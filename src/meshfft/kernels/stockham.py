@@ -77,6 +77,11 @@ def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plai
     return join(chunks, grid)
 
 
+def by_lines(block: Array, dim: int, lines: Callable[[Array], Array]) -> Array:
+    """A function of full lines of one dimension, applied to a few at a time, in place."""
+    return _swept({(): block}, (), (dim,), lines, functools.partial(_from_chunks, grid=()))[()]
+
+
 def grid_of(shape: Sequence[int], itemsize: int, grid: Grid) -> Grid:
     """The grid by which `in_place` cuts a block. A small one with odd rows, as of half a spectrum, is joined: it
     compiles faster."""

@@ -13,6 +13,8 @@ Sines of types II to IV are cosines of (-1)^n x_n in the other order; type III e
 the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
 """
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,12 +23,16 @@ from ..layout.layout import line_shape
 from ..numerics.phases import host_roots
 from ..numerics.split_complex import resize
 from ..operators.trig import Ends, Trig, divided
+from .stockham import by_lines
 
 
-def transform(block: Array, dim: int, matrix: Trig) -> Array:
+def transform(block: Array, dim: int, matrix: Trig, in_place: bool = False) -> Array:
     """M x along a dimension of a real block, unscaled. Costs about 2.5 N log2 N flops a line, twice that for type I,
-    and one complex spectrum of memory. Sources: J. Makhoul, "A fast cosine transform in one and two dimensions"
-    (1980); S. C. Chan and K. L. Ho, "Direct methods for computing discrete sinusoidal transforms" (1990)."""
+    and one complex spectrum of memory, of a few lines at a time if in place. Sources: J. Makhoul, "A fast cosine
+    transform in one and two dimensions" (1980); S. C. Chan and K. L. Ho, "Direct methods for computing discrete
+    sinusoidal transforms" (1990)."""
+    if in_place:
+        return by_lines(block, dim, functools.partial(transform, dim=dim, matrix=matrix))
     columns = divided(matrix.column_ends, matrix.weights[1])  # the FFTs compute K W
     kernel = _cosines if matrix.family == "cos" else _sines
     lines = kernel(_times(block, dim, _diagonal(matrix.length, columns)), dim, matrix.type)

@@ -13,7 +13,7 @@ from ..collectives.all_to_all import Came, Grid, Pieces, Ports, count, divided
 from ..kept import Trial
 from ..kernels.base import Engine, Lines, Sender, fft_error
 from ..kernels.engines import least, offered
-from ..kernels.stockham import grid_of
+from ..kernels.stockham import COLUMN_BYTES, NARROWEST, grid_of
 from ..kernels.trig import transform
 from ..kernels.xla import XLA
 from ..layout.layout import Layout, resized, shift
@@ -28,6 +28,7 @@ from .problem import Held, Least, Numbers, Problem, ready
 
 TRIG_ROUNDINGS = 2.5  # around a cosine transform's FFT: two products before, one or two after
 TRIG_PASSES = 8  # besides the FFT: reorder and weight before, rotate and weight after
+IN_PLACE_BYTES = 2**21  # least bytes of a real block for cosines in place; in smaller ones XLA's FFT starts threads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,13 +160,17 @@ class LocalTrig(MatrixStep[Trig]):
     """The cosine or sine transform of an uncut dimension, for complex blocks of both parts."""
 
     real: bool  # the block is
+    in_place: bool = False  # a few lines at a time, for CPUs whose devices share a memory
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalTrig"]:
+        shared = problem.machine.chip.cached and problem.any_engine and math.prod(layout.parts) > 1
         for dim, matrix in sorted(todo.items()) if not problem.sliced else ():
             whole = matrix.whole
             if isinstance(whole, Trig) and layout.parts[dim] == 1:
-                yield cls((dim,), whole, (matrix.rows,), problem.real_at(todo))
+                nbytes = math.prod(layout.resize(dim, whole.length).block) * problem.itemsize // 2
+                in_place = shared and nbytes >= IN_PLACE_BYTES
+                yield cls((dim,), whole, (matrix.rows,), problem.real_at(todo), in_place)
                 return
 
     def error(self, layout: Layout, itemsize: int) -> Error:
@@ -186,11 +191,15 @@ class LocalTrig(MatrixStep[Trig]):
             peak = (6 if self.matrix.type == 1 else 5) * size + size // max(length, 1) * 10
         if chip.cached:  # input, result, and spectra of one part at a time
             peak = 4 * size if self.matrix.type != 1 else 2 * size + both // 2 * halves + size * (halves == 1)
+        passes = fft.memory_bytes + TRIG_PASSES * size
+        if self.in_place:  # a second array, and one more for two parts
+            passes = 2 * size
+            peak = (4 - halves) * size + 8 * max(COLUMN_BYTES, NARROWEST * points * itemsize)
         return dataclasses.replace(
             fft,
             vector_flops=fft.vector_flops // halves,
             matrix_flops=fft.matrix_flops // halves,
-            memory_bytes=fft.memory_bytes + TRIG_PASSES * size,
+            memory_bytes=passes,
             peak_bytes=peak,
         )
 
@@ -199,7 +208,7 @@ class LocalTrig(MatrixStep[Trig]):
 
     def _apply(self, planes: Planes) -> Planes:
         dim, matrix, (size,) = self.dim, self.matrix, self.sizes
-        lines = (transform(resize(plane, dim, matrix.length), dim, matrix) for plane in planes)
+        lines = (transform(resize(plane, dim, matrix.length), dim, matrix, self.in_place) for plane in planes)
         return tuple(resize(plane, dim, size) for plane in lines)
 
     def name(self, layout: Layout) -> str:
