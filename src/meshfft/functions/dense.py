@@ -40,7 +40,7 @@ def kdftn(
         X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = z_ik^-n   (x: Kronecker)
         c_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...  at Scattered points
 
-    Any sizes, meshes and numbers of points. Points of each axis form a grid,
+    Any sizes, meshes and numbers of points. Points of each axis form a grid;
     Scattered points need not.
 
     Args:
@@ -118,8 +118,8 @@ def ikdftn(
     host in float64, by LU, Leja-ordered Björck-Pereyra or, for more samples
     than unknowns, QR. "iterative": conjugate gradients on the normal equations,
     axis by axis, by two FFTs on the unit circle. "auto": direct up to 1024 by
-    1024, iterative above and for traced points. Both are refined by the
-    transform.
+    1024, iterative above and for traced points. The transform refines a
+    solution without `tikhonov`.
 
     Args:
         X: the samples, an array or (re, im).

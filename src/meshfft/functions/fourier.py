@@ -137,8 +137,8 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
         The half spectrum, of NumPy's shape, sharded as `a` if the mesh axes
         that cut the last of `axes` divide N_d // 2 + 1. If not, they move to
         another dimension, in front of the mesh axes there; `mf.out_spec`
-        returns the new spec. In a plan, for a PaddedArray, or if no dimension
-        takes them, they stay and the result is padded.
+        returns the new spec. In a plan or `shard_map`, for a PaddedArray, or if
+        no dimension takes them, they stay and the result is padded.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
