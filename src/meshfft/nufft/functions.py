@@ -126,7 +126,7 @@ def nufftn_adjoint(
         points: as `nufftn`.
         shape: the sizes of the image along the transformed dimensions.
         axes: the dimensions of the result that have the sizes in `shape`, in
-        its order; by default the last ones.
+            its order; by default the last ones.
         tol, sigma, norm, origin, and options: as `nufftn`.
         spec: sharding of c, if JAX hides it.
         out_spec: sharding of the image; by default the mesh axes that cut the

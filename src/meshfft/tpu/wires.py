@@ -29,7 +29,7 @@ TileKernel = Callable[
 
 
 def encode(form: Tiled, first: int, *planes: Array, interpret: bool = False) -> Array:
-    """Words of planes with shares in the dimensions from `first` on: the same bits as `form.encode` gives."""
+    """Words of planes whose dimensions before `first` count shares: the same bits as `form.encode` gives."""
     lead = planes[0].shape[:first]
     grid = _Grid(form, math.prod(lead))
     sources = [plane.reshape(grid.plane_shape) for plane in planes]
