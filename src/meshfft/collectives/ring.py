@@ -45,8 +45,7 @@ def one_shuffle(
     Args:
         term: function of a shard (any pytree) and its int32 position s on the
             ring; returns a pytree of arrays to add. Algorithm 1's
-            einsum(v[slice_idx], x) is term(x, slice_idx). The sum of
-            replicated leaves is replicated.
+            einsum(v[slice_idx], x) is term(x, slice_idx).
         shard: this device's own shard, of one shape on all devices. A leaf
             that JAX knows to be replicated is not sent.
         axis_name: the mesh axis, or several as one ring (the last runs

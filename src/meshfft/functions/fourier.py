@@ -62,7 +62,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
 
     Costs 5 n log2 n flops for n points and, by transposes, at most two
     all-to-alls of (p - 1)/p of a device's block for each dimension cut into p;
-    no all-gather or all-reduce. `print(mf.plan(...))` has the exact account.
+    no all-gather or all-reduce.
 
     >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]

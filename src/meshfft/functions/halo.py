@@ -30,8 +30,8 @@ def halo(
         block [b] -> [before + b + behind]   along every axis, corners included
 
     The result has n + p (before + behind) cells along an axis of n cells in p
-    blocks; inside `shard_map` it is the device's extended block. An axis that
-    is not cut wraps around, as numpy.pad does with "wrap".
+    blocks; inside `shard_map` it is the device's extended block. A periodic
+    axis that is not cut wraps around, as numpy.pad does with "wrap".
 
     Args:
         x: as `a` of `fftn`, of any type.
@@ -45,7 +45,6 @@ def halo(
 
     Returns:
         The extended array, cut as `x` and of its type; as (re, im) if `x` is.
-        Its gradient adds the halos, as `add_halo` does.
 
     Raises:
         ValueError: an axis, a width or a spec that does not fit; if the blocks
@@ -76,8 +75,8 @@ def add_halo(
 
         [before + b + behind] -> block [b]   along every axis
 
-    Use it when devices have summed into their extended blocks, such as the
-    masses of particles near an edge.
+    Use it when devices have added values, such as masses of particles, to cells
+    of their halos.
 
     Args:
         y: an array like a result of `halo`.

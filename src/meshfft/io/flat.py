@@ -1,7 +1,7 @@
 """Contiguous arrays in files, such as .npy, read and written by position.
 
-Files are not memory-mapped: with a map, truncation would kill the process, network file systems could lose other
-processes' pages, and pages would count as memory. Invariant: only bytes of the file become numbers.
+No memory maps: truncation would kill the process, network file systems lose pages, and pages count as memory.
+Invariant: only bytes of the file become numbers.
 """
 
 import contextlib

@@ -31,7 +31,7 @@ class PaddedArray(NumpyFace):
     broadcast to its shape and with padded arrays; NumPy's `sum`, `mean`,
     `max`, `min`; basic slices and `where`. `map` applies any elementwise
     function and keeps the padding zero, as does `np.exp(y)`; functions of
-    `jax.numpy` refuse it. `mf.gather(y)` returns it as a NumPy array.
+    `jax.numpy` refuse it.
 
     Attributes:
         stored: the jax.Array, larger than the shape, its padding zeros.

@@ -30,8 +30,7 @@ class Torus(NamedTuple):
     """Chips along each axis, whether each axis wraps, and devices per chip.
 
     Device d = chip * cores + core. JAX lists chips by host, 2 x 2 chips in the plane of axes 0 and 1, axis 0 fastest
-    within a host and among hosts, axes 2 and up slowest (`jax.experimental.topologies` for v2 to tpu7x). A wrapped axis
-    of two chips has two links between them.
+    within a host and among hosts, axes 2 and up slowest. A wrapped axis of two chips has two links between them.
     """
 
     shape: tuple[int, ...]

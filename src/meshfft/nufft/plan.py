@@ -60,8 +60,8 @@ class ScatteredPlan(PointsPlan):
             and back.
         remake: a function that plans the same points with other options.
 
-    Further attributes are those of `Plan`; `in_layout` is the layout of the
-    image, `out_layout` that of the values in the caller's order.
+    Others are those of `Plan`; `out_layout` has the values in the caller's
+    order.
 
     >>> plan = mf.scattered_plan((4,), mf.Scattered.turns([[0.0], [0.25]]))
     >>> plan.adjoint(np.ones(2)).real.round(3).tolist()

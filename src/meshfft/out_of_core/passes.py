@@ -245,8 +245,7 @@ def cut(
     """The layout with blocks that fit, and the fewest cut dimensions, none of `uncut`, and parts; None if none fits.
 
     Several dimensions are cut into similar numbers of parts, so that successive passes overlap in large boxes. Ties go
-    to the longest runs. Block sides are multiples of `unit` if one fits, or always if `strict`. A block smaller than
-    one that fits has to fit.
+    to the longest runs. Block sides are multiples of `unit` if one fits, or always if `strict`.
     """
     free = [d for d in range(len(shape)) if d not in uncut and shape[d] > 1]
     for many in range(min(len(free), len(AXES)) + 1):

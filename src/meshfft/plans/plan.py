@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def margin(self) -> tuple[int, ...]:
-        """Ghost cells on either side of every block, by dimension."""
+        """Ghost cells on either side of every block, by transformed axis."""
         pairs = zip(self.transform.dims, self.transform.lengths, strict=True)
         return tuple((self.out_shape[d] - n) // (2 * self.out_layout.parts[d]) for d, n in pairs)
 

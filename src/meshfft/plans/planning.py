@@ -103,7 +103,7 @@ def plan(
             "dst-4", or one per axis, "rfft" or "hfft" last; or its inverse.
         modes: number of lowest frequencies to keep (-1: all), for all axes or
             for each: in the order of `fftfreq`, modes // 2 + 1 of a half
-            spectrum. Higher ones are dropped before anything is sent;
+            spectrum. Higher ones are dropped before they are sent;
             `plan.inverse` puts zeros there.
         points: as `kdftn`, without `s` and `inverse`; a Scattered gives a plan
             of the direct sum.
@@ -123,8 +123,8 @@ def plan(
             file of `meshfft measure`, such as "here.toml".
 
     Returns:
-        A Plan; print it, or call it. Planning takes milliseconds, or seconds
-        without a mesh and when TPUs first try a kernel (docs/kernels.md).
+        A Plan. Planning takes milliseconds, up to a minute without a mesh or
+        when TPUs first try a kernel (docs/kernels.md).
 
     Raises:
         ValueError, TypeError: an argument that does not fit.

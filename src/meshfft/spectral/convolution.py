@@ -75,7 +75,7 @@ def convolve(
     Raises:
         ValueError, TypeError: an argument that does not fit.
 
-    Costs two transforms and an inverse of about N + M points. A replicated `b`
+    Costs two transforms and an inverse of N to N + M points. A replicated `b`
     is not sent if no mesh axis cuts the axes in the spectrum of `a`.
     Differentiable in both.
 

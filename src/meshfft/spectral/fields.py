@@ -79,8 +79,6 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
         TypeError: an argument that is not a plan; lengths that are not
             numbers.
 
-    Computed once on the host, as j * (2 pi / length).
-
     >>> plan = mf.plan((2, 4), kind="rfft")
     >>> box = (6.283185307179586, 6.283185307179586)
     >>> [k.tolist() for k in mf.wavenumbers(plan, box)]

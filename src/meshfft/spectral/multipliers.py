@@ -75,7 +75,6 @@ def multiply_spectrum(
         ValueError, TypeError: an argument, or a factor of f, that does not fit.
 
     Costs a transform in the cheapest order, and an inverse for each result.
-    Outside `jit` f runs op by op.
 
     >>> x = jnp.array([1.0, 2.0, 1.0, 0.0])
     >>> box = (6.283185307179586,)

@@ -132,8 +132,7 @@ def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
 class InPlace(InChunks):
     """An exchange, a LocalFFT and the exchange back in a loop over equal chunks of rows of `dim`, in place.
 
-    Axes that cut the transformed dimensions move to `dim`, whole lines are transformed in cache, and the axes move
-    back. Invariant: every temporary has the size of a chunk, in any program around the loop.
+    Invariant: every temporary has the size of a chunk, in any program around the loop.
     """
 
     @classmethod

@@ -196,8 +196,7 @@ class _Ahead:
 
     A dimension to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's, that cut
     must leave; a cut that only the goal has must arrive. One move cannot do both, because leaving axes would lie
-    outside the returning ones. If one exchange may do several moves, `_moves` counts exchanges, and `_mixed` combines
-    rings with opened dimensions.
+    outside the returning ones.
     """
 
     def __init__(self, problem: Problem, shape: tuple[int, ...]) -> None:

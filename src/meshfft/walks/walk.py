@@ -100,10 +100,9 @@ class Walk:
         return more + max(came - blocks[j], 0)
 
     def _in_result(self, j: int) -> bool:
-        """Whether XLA puts the block before a packed exchange into the memory of the result, so that the exchange holds
-        no whole block more. It does after a product; and after complex lines that other lines follow, if they run along
-        the last dimension, the block is uneven, or the result is scaled after lines. After cosines the block must be
-        even.
+        """Whether XLA puts the block before a packed exchange into the memory of the result. It does after a product;
+        and after complex lines that other lines follow, if they run along the last dimension, the block is uneven, or
+        the result is scaled after lines. After cosines the block must be even.
         """
         before, at, after = self.steps[j - 1], self.layouts[j], self.steps[j + 1 : j + 2]
         if before.numbers.dots and not before.chunked:
@@ -118,9 +117,9 @@ class Walk:
         return total(self.works(itemsize, chip))
 
     def compiler_options(self, itemsize: int, chip: Chip, plain: bool = True, beside: int = 0) -> CompilerOptions:
-        """The chip's options, plus a heap chunk size if all arrays between the steps fit in a chunk (the compiler warns
-        of larger ones). If `plain`, input and result are each one complex array of the computed type and may stay in
-        chunks. Conversions or arithmetic around the walk need a block, and arrays of `beside` bytes.
+        """The chip's options, plus a heap chunk size if all arrays between the steps fit in a chunk. If `plain`, input
+        and result are each one complex array of the computed type and may stay in chunks. Conversions or arithmetic
+        around the walk need a block, and arrays of `beside` bytes.
         """
         each = [step.chunked.held(layout, itemsize) if step.chunked else None for step, layout in self.pairs]
         held = [one for one in each if one is not None]

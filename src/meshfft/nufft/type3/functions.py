@@ -82,7 +82,7 @@ def nufftn_type3(
     costs two sums of batch 1 + d.
 
     Source: Lee and Greengard, "The type 3 nonuniform FFT and its
-    applications", JCP 2005; and those of `nufftn`.
+    applications", JCP 2005.
 
     >>> s = mf.Scattered.turns([[1.0], [0.5]])
     >>> y = mf.nufftn_type3(np.ones(2), [[0.0], [2.5]], s)
