@@ -35,7 +35,7 @@ def halo(
 
     Args:
         x: as `a` of `fftn`, of any type.
-        width: cells on both sides, or a number or a pair (before, behind) for
+        width: cells on both sides, or a number or a pair (before, after) for
             each axis. A halo may be wider than a block.
         axes: a dimension or several; None means all.
         periodic: whether the ends of an axis are neighbours, for all axes or
@@ -121,7 +121,7 @@ def _widths(width: Width, many: int) -> list[tuple[int, int]]:
     for cells in each:
         if len(cells) > 2 or not cells or min(cells) < 0:
             raise ValueError(
-                f"width {cells} is no width: give the cells on both sides, or a pair (before, behind), 0 or more"
+                f"width {cells} is no width: give the cells on both sides, or a pair (before, after), 0 or more"
             )
     return [(cells[0], cells[-1]) for cells in each]
 
