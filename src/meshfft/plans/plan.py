@@ -142,8 +142,8 @@ class Plan:
         GPUs (docs/accuracy.md). A constant array on TPUs may have more, and in
         nonuniform FFTs an input in phase with the window's error.
 
-        At points it is relative to the norm of the samples, or to that of the
-        samples of noise with the input's norm, if that is larger.
+        At points it is relative to the norm of the samples or, if larger, to
+        that of samples of noise as large as the input.
         """
         return self.walk.error(self.dtype.itemsize, self.machine.chip.rounding)
 

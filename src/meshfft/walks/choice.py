@@ -176,8 +176,7 @@ def _kept(size: int, cuts: Sequence[Cut]) -> int:
 
 def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str]) -> Layout | None:
     """The layout of a half spectrum's real array, if axes of the halved dimension had to move. They precede another
-    dimension's axes, so mesh order decreases exactly once there; the axes before that decrease move back. None if there
-    is none.
+    dimension's axes, so mesh order has exactly one drop there; the axes before the drop move back. None without one.
     """
     for dim, cuts in enumerate(layout.cuts):
         rank = [order.index(cut.axis) for cut in cuts]

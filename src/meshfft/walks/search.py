@@ -196,7 +196,7 @@ class _Ahead:
 
     A dimension to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's, that cut
     must leave; a cut that only the goal has must arrive. One move cannot do both, because leaving axes would lie
-    outside the returning ones.
+    outside the arriving ones.
     """
 
     def __init__(self, problem: Problem, shape: tuple[int, ...]) -> None:

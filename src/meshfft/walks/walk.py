@@ -101,8 +101,8 @@ class Walk:
 
     def _in_result(self, j: int) -> bool:
         """Whether XLA puts the block before a packed exchange into the memory of the result. It does after a product;
-        and after complex lines that other lines follow, if they run along the last dimension, the block is uneven, or
-        the result is scaled after lines. After cosines the block must be even.
+        after complex lines that other lines follow, if the former run along the last dimension, the block is uneven or
+        the last lines are scaled; and after cosines, if the block is even.
         """
         before, at, after = self.steps[j - 1], self.layouts[j], self.steps[j + 1 : j + 2]
         if before.numbers.dots and not before.chunked:

@@ -6,8 +6,8 @@
 over the W = width + 2 slack cells of each dimension. The form selects point_grid.py or
 
 gather  many points at a time, one cell after another: 4 W^d flops a point and coil. The loop over the W^d cells is not
-unrolled, to compile fast. tiles   with A_i = tile_i + W - 1 cells that a chunk may touch, L[k, (l_1 .. l_(d-1))] =
-prod_(i<d) phi_i(l_i; k) and
+        unrolled, to compile fast.
+tiles   with A_i = tile_i + W - 1 cells that a chunk may touch, L[k, (l_1 .. l_(d-1))] = prod_(i<d) phi_i(l_i; k) and
         R[k, l_d] = phi_d(l_d; k): r[k] = sum_(l_d) R[k, l_d] (L Y)[k, l_d], or Y += L^T (R c), by matrix units, in
         4 prod_i A_i flops a point and coil; a tile is read and written once a chunk.
 """
