@@ -142,6 +142,10 @@ def test_the_fastest_is_taken_and_kept(folder: Path) -> None:
             measured._seconds.cache_clear()
             assert _plan(effort="measure") == best
         assert trials.call_count == 4
+        inverse = candidates(Placement((16, 12), mesh((2, 2))), *records_of({"inverse": True}))
+        assert inverse[2].name == best.name
+        _plan(effort="measure", inverse=True)  # another transform, whose walks have the same names
+        assert trials.call_count == 5
     assert _plan().trials == () and all(not stage.trials for stage in best.stages)
 
 

@@ -152,6 +152,15 @@ def test_long_sums_in_float32() -> None:
     assert float(sums[0]) == pytest.approx(2 * float(np.sum(x.astype(float) ** 2)), rel=2e-6)
 
 
+def test_modes_outside_the_edges_of_long_blocks() -> None:
+    """Catches a mode below the first edge that counts in the last bin, of the run before it."""
+    many = 3 * RUN + 5
+    k = np.arange(many) % 5 + 0.5
+    layout, weight, edges = from_spec((many,), {}, None), jnp.ones(many, jnp.int32), jnp.array([1.0, 2.0, 3.0])
+    sums, _, counts = binned(jnp.ones(many), (jnp.asarray(k, jnp.float32),), (weight,), edges, layout, None)
+    assert counts.tolist() == sums.tolist() == [np.sum(k == 1.5), np.sum(k == 2.5)]
+
+
 def test_planes_and_batches() -> None:
     """Catches planes taken for a batch, and a power that vmap sums over all."""
     case = CASES["block"]
