@@ -5,7 +5,7 @@
 
 for points k on lanes, cells b of the last dimension on sublanes, and cells a of the other dimensions, which a product
 sums over (strips.py). The next strip is copied while one is interpolated. Strips overlap, so spreading copies one in
-only after the previous one is back and half of the chunks to be added to it are done.
+only when half of its own chunks are done and the previous one is back.
 
 Operands and results are those of nufft/grid/gridding.py, with tiles of `form.tpu_form` and chunks of 128 points. A
 chunk costs the weights of its points (vector unit: 16 to 28 operations for each row of its tables), and 12 depth x

@@ -102,7 +102,7 @@ class Walk:
     def _in_result(self, j: int) -> bool:
         """Whether XLA puts the block before a packed exchange into the memory of the result. It does after a product;
         after complex lines that other lines follow, if the former run along the last dimension, the block is uneven or
-        the last lines are scaled; and after cosines, if the block is even.
+        the latter are scaled; and after cosines, if the block is even.
         """
         before, at, after = self.steps[j - 1], self.layouts[j], self.steps[j + 1 : j + 2]
         if before.numbers.dots and not before.chunked:
