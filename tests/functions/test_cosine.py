@@ -81,7 +81,7 @@ def test_double_precision(case: Case, kind: str, seed: int) -> None:
 
 @pytest.mark.parametrize(("kind", "dtype"), [("dct-1", "float32"), ("dst-3", "float32"), ("dct-4", "complex64")])
 def test_large_blocks_in_place(kind: str, dtype: str) -> None:
-    """Catches lines that the last, smaller part of a sweep leaves out, and a peak that counts more or less than it."""
+    """Catches lines that the last, smaller part of a sweep leaves out, forward, back and in the gradient."""
     x, cut, sizes = noise((1030, 1103), dtype, 3), P("x"), (2,)
     plan = mf.plan(x.shape, mesh=mesh(sizes), spec=cut, kind=kind, dtype=dtype)
     local = [step for step in plan.walk.steps if isinstance(step, LocalTrig)]

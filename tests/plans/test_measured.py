@@ -125,7 +125,9 @@ def _plan(**how: Any) -> Plan:
 
 
 def test_the_fastest_is_taken_and_kept(folder: Path) -> None:
-    """Catches the first plan in place of the fastest, trials made again, and a damaged file taken for a choice."""
+    """Catches the first plan in place of the fastest, trials made again, a damaged file taken for a choice, and the
+    choice of another transform.
+    """
     seconds = (0.3, 0.2, 0.1, 0.4, 0.5)
     with _timed(seconds) as trials:
         best = _plan(effort="measure")

@@ -28,7 +28,7 @@ from .problem import Held, Least, Numbers, Problem, ready
 
 TRIG_ROUNDINGS = 2.5  # around a cosine transform's FFT: two products before, one or two after
 TRIG_PASSES = 8  # besides the FFT: reorder and weight before, rotate and weight after
-IN_PLACE_BYTES = 2**21  # least bytes of a real block for cosines in place; in smaller ones XLA's FFT starts threads
+IN_PLACE_BYTES = 2**21  # least bytes of a real block for cosines in place; smaller ones were slower there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +164,8 @@ class LocalTrig(MatrixStep[Trig]):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalTrig"]:
-        shared = problem.machine.chip.cached and problem.any_engine and math.prod(layout.parts) > 1
+        site = problem.site(layout)
+        shared = site.machine.chip.cached and not (site.alone or site.xla)
         for dim, matrix in sorted(todo.items()) if not problem.sliced else ():
             whole = matrix.whole
             if isinstance(whole, Trig) and layout.parts[dim] == 1:
