@@ -46,7 +46,7 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
 
     It sets JAX's `jax_compilation_cache_dir`, and keeps even the shortest
     compilations. Call it before the first transform. Nothing is ever deleted:
-    docs/compilation.md.
+    docs/inside.md.
 
     Args:
         folder: made if it does not exist, ~ for the home directory; by

@@ -120,7 +120,7 @@ def test_the_command() -> None:
     assert sorted(os.listdir()) == ["a.png", "kept", "r.jsonl"]
 
 
-PAGE = (Path(__file__).parent.parent.parent / "docs/profile.md").read_text()
+PAGE = (Path(__file__).parent.parent.parent / "docs/pods.md").read_text()
 SHOWN = PAGE.split("<!--=table profile-->")[1].split("<!--/-->")[0]
 
 
