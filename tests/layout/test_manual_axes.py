@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         _refused(SPEC, "xyz", order="any"),
         "order 'any' inside shard_map .* call a plan inside, and take out_specs=plan.out_layout.spec",
     ),
-    "out_spec": (_refused(SPEC, "xyz", out_spec=P("x")), "name the same ones"),
+    "out_spec": (_refused(SPEC, "xyz", out_spec=P("x")), "name the same axes"),
     "out_spec behind": (_refused(SPEC, "x", out_spec=P(None, ("y", "x"), "z")), "manual axes behind others"),
     "hidden": (_refused(None, "x"), r"hidden under Auto mesh axes \(y, z\): pass spec="),
     "behind": (_refused(TALL, "x", where=P(("x", "y"), None, "z")), r"manual axes behind others.*give .*'x', 'y'"),

@@ -182,7 +182,7 @@ def test_a_point_that_is_not_finite_is_nan_and_no_other() -> None:
         ((16, 2), {"axes": (1, 1)}, "given twice"),
         ((16, 2), {"norm": "no"}, "norm 'no' is unknown"),
         ((16, 2), {"ring": "three-way"}, "ring 'three-way' is unknown"),
-        ((16, 2), {"out_spec": P("x")}, "name the same ones"),
+        ((16, 2), {"out_spec": P("x")}, "name the same axes"),
     ],
 )
 def test_refusals(points: tuple[int, ...], how: dict[str, Any], message: str) -> None:

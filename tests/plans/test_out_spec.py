@@ -114,7 +114,7 @@ def test_plans_and_refusals() -> None:
     assert error(plan.inverse(plan(a)), x) <= 4e-7
     with pytest.raises(ValueError, match="leaves the layout open"):
         mf.fftn(a, order="any", out_spec=P("x"))
-    with pytest.raises(ValueError, match="name the same ones"):
+    with pytest.raises(ValueError, match="name the same axes"):
         mf.fftn(a, out_spec=P("x"))
     with pytest.raises(ValueError, match="names mesh axis 'q'"):
         mf.fftn(a, out_spec=P("q"))

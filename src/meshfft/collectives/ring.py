@@ -53,7 +53,7 @@ def one_shuffle(
         two_way: send both ways around the ring at once.
         prefetch: fetch the next shard while the held one is used. False: as
             lines 7 and 8 of Algorithm 1, permute, then use.
-        wire: encoding, done once, of a shard that is an array or its planes.
+        wire: encoding, done once, of a shard that is an array or (re, im).
 
     Returns:
         The sum, on every device, with that device's own `term`.

@@ -37,8 +37,8 @@ def kdftn(
     """The discrete Fourier transform at any points, uniform or not, by dense
     Vandermonde products.
 
-        X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = z_ik^-n   (x: Kronecker)
-        c_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...  at Scattered points
+        X = kron(V_1, V_2, ...) vec(x),   V_i[k, n] = z_ik^-n c_j = sum_n x[n]
+        z_j1^-n1 z_j2^-n2 ...  at Scattered points
 
     Any sizes, meshes and numbers of points. Points of each axis form a grid;
     Scattered points need not.
@@ -64,10 +64,10 @@ def kdftn(
 
     Returns:
         The spectrum, sharded as `x` if its mesh axes divide the numbers of
-        points. At Scattered points the values, batch dimensions first; each
-        mesh axis that cuts transformed dimensions of `x`, outermost first, cuts
-        the first dimension of the points whose size it divides (if there is
-        none, a PaddedArray).
+        points. At Scattered points the values, batch dimensions first; the mesh
+        axes that cut transformed dimensions of `x`, outermost first, each cut
+        the points' first dimension that they divide (a PaddedArray if one
+        divides none).
 
     Raises:
         ValueError, TypeError: as `fftn`; a point whose powers overflow; points
@@ -112,14 +112,14 @@ def ikdftn(
     """The inverse of `kdftn`: the array with samples X at the points, or the
     least-squares fit to them.
 
-        X = (V_1 x V_2 x ...) vec(x)   solved for x
+        X = kron(V_1, V_2, ...) vec(x)   solved for x
 
     Uniform axes use the conjugate transform. "direct" inverts V_i once, on the
     host in float64, by LU, Leja-ordered Björck-Pereyra or, for more samples
     than unknowns, QR. "iterative": conjugate gradients on the normal equations,
     axis by axis, by two FFTs on the unit circle. "auto": direct up to 1024 by
-    1024, iterative above and for traced points. The transform refines a
-    solution without `tikhonov`.
+    1024, iterative above and for traced points. Without `tikhonov`, the
+    residual X - V x refines the solution.
 
     Args:
         X: the samples, an array or (re, im).

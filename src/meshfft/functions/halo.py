@@ -47,9 +47,9 @@ def halo(
         The extended array, cut as `x` and of its type; as (re, im) if `x` is.
 
     Raises:
-        ValueError: an axis, a width or a spec that does not fit; if the blocks
-            do not divide the size, a short block before the last one, or a last
-            block shorter than the halo.
+        ValueError: an axis, a width or a spec that does not fit; unequal
+            blocks, unless only the last one is short, and not shorter than the
+            halo.
         TypeError: the array is not numeric, axes or widths are not integers.
 
     Sends only the halos: two permutes for each cut axis, and two more for each

@@ -129,11 +129,11 @@ def nufftn_adjoint(
             its order; by default the last ones.
         tol, sigma, norm, origin, and options: as `nufftn`.
         spec: sharding of c, if JAX hides it.
-        out_spec: sharding of the image; by default the mesh axes that cut the
-            values cut one dimension each, if they divide it.
+        out_spec: sharding of the image; by default each mesh axis that cuts the
+            values cuts one dimension, evenly if it can.
 
     Returns:
-        The image, batch dimensions first.
+        The image, with batch dimensions.
 
     Raises:
         ValueError, TypeError: as `nufftn`; values of another shape than the

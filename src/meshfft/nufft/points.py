@@ -44,7 +44,7 @@ class Scattered:
         unit: of the coordinates, "turns" or "radians".
         log_radius: natural logarithms of the radii, of the same shape; None on
             the unit circle.
-        rest: rounding errors of the logarithms as float64, on the host.
+        rest: errors of rounding log z to float64, on the host.
 
     >>> mf.Scattered.turns(np.zeros((100, 3)))
     <Scattered: 100 points in 3 dimensions, turns>

@@ -45,7 +45,7 @@ class Points:
             the unit circle.
         unit: of the angles, "turns" or "radians".
         size: the number M of samples.
-        rest: rounding errors of the logarithms as float64, on the host.
+        rest: errors of rounding log z to float64, on the host.
 
     >>> mf.Points.zoom(0.1, 0.2, 64)
     <Points: 64 on the unit circle, 0.1 to 0.198438 turns>

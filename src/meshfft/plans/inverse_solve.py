@@ -53,8 +53,8 @@ class Solution:
         residual: ||X - V x|| / ||X|| of the x returned.
         conditions: 2-norm condition number of each dimension's matrix, within
             10 %, its columns scaled by the mean radius to the power n. A
-            relative error of X may be larger in x by this factor; off the unit
-            circle, in x_n r^-n (r: mean radius), whose small entries are
+            relative error of X may be larger by this factor in x or, off the
+            unit circle, in x_n r^-n (r: mean radius), whose small entries are
             accurate only relative to large ones.
         methods: how each dimension was solved.
         iterations: conjugate gradient steps along each dimension, over all

@@ -100,7 +100,8 @@ def plan(
         dtype: type of the input, by default complex64, or float32 for kinds of
             real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to
-            "dst-4", or one per axis, "rfft" or "hfft" last; or its inverse.
+            "dst-4", or one per axis, "rfft" or "hfft" last. With `inverse`, its
+            inverse.
         modes: number of lowest frequencies to keep (-1: all), for all axes or
             for each: in the order of `fftfreq`, modes // 2 + 1 of a half
             spectrum. Higher ones are dropped before they are sent;

@@ -148,7 +148,7 @@ def recut(layout: Layout, spec: Spec, sizes: Mapping[str, int]) -> Layout:
     if goal.mesh_axes != layout.mesh_axes:
         raise ValueError(
             f"out_spec {spec} has the mesh axes {sorted(goal.mesh_axes)}, the array is cut by "
-            f"{sorted(layout.mesh_axes)}: name the same ones (jax.device_put gathers, or cuts further)"
+            f"{sorted(layout.mesh_axes)}: name the same axes (jax.device_put gathers, or cuts further)"
         )
     return goal
 

@@ -69,7 +69,7 @@ def nufftn_type3(
 
     Returns:
         The sums, batch dimensions first and then the shape of the frequencies,
-        cut by the mesh axes that cut the positions' dimensions of c.
+        cut by the mesh axes that cut c along the positions.
 
     Raises:
         ValueError, TypeError: values of another shape than the positions,
