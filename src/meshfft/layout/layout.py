@@ -101,8 +101,8 @@ class Layout:
 
     def starts(self, dim: int) -> np.ndarray:
         """First logical position of every shard, in ring order."""
-        index = itertools.product(*(range(cut.parts) for cut in self.cuts[dim]))
-        return np.array([sum(i * cut.span for i, cut in zip(at, self.cuts[dim], strict=True)) for at in index])
+        spans = (np.arange(cut.parts) * cut.span for cut in self.cuts[dim])
+        return functools.reduce(lambda outer, inner: np.add.outer(outer, inner).ravel(), spans, np.zeros(1, int))
 
     def positions(self, dim: int) -> np.ndarray:
         """Position of each stored index; padding continues the count."""

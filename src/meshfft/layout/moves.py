@@ -28,9 +28,9 @@ class AxisMove(NamedTuple):
         return math.prod(cut.parts for cut in self.cuts)
 
     def after(self, layout: Layout) -> Layout:
-        source, target = layout.cuts[self.source][: -len(self.cuts)], layout.cuts[self.target] + self.cuts
-        opened = layout.replace(self.source, layout.shape[self.source], source)
-        return opened.replace(self.target, layout.shape[self.target], target)
+        cuts = list(layout.cuts)
+        cuts[self.source], cuts[self.target] = cuts[self.source][: -len(self.cuts)], cuts[self.target] + self.cuts
+        return Layout(layout.shape, tuple(cuts))
 
     def transpose(self, layout: Layout) -> "AxisMove":
         return AxisMove(self.target, self.source, layout.cuts[self.source][-len(self.cuts) :])

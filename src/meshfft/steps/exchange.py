@@ -79,15 +79,17 @@ class Exchange(Wired, Chunked):
             single = (cls((move,), packed=True) for move, _ in axis_moves(problem, layout, todo))
             yield from (step for one in single for step in one._in_stages(problem))
             return
-        reached, queue = set[Layout](), [(cls(()), layout)]
-        for done, at in queue:  # grows: one exchange of few shares per layout
+        queue: list[tuple[tuple[AxisMove, ...], Layout]] = [((), layout)]
+        reached = set[Layout]()  # by one exchange of few shares each
+        for done, at in queue:  # grows
             for move, after in axis_moves(problem, at, todo):
-                step = cls((*done.moves, move))
-                few = switched or step.parts <= MOST_CHUNKS
-                if after not in reached and at_once(step.moves) and (few or not done.moves):
+                if after in reached or not at_once(moves := (*done, move)):
+                    continue
+                few = switched or math.prod(one.parts for one in moves) <= MOST_CHUNKS
+                if few or not done:
                     reached.add(after)
-                    yield from dataclasses.replace(step, packed=switched or not few)._in_stages(problem)
-                    queue += [(step, after)] if few else []
+                    yield from cls(moves, packed=switched or not few)._in_stages(problem)
+                    queue += [(moves, after)] if few else []
 
     def _in_stages(self, problem: Problem) -> Iterator["Exchange"]:
         yield self
@@ -98,10 +100,11 @@ class Exchange(Wired, Chunked):
     def least(cls, problem: Problem) -> Least:
         nbytes, chip, cached = problem.least_bytes, problem.machine.chip, problem.machine.chip.cached
         packs = nbytes < LARGE_BYTES or math.prod(problem.start.parts) > MOST_CHUNKS
-        more = (PACKED_PASSES - PASSES if packs else STRIDED) if cached else 0
-        passes = PASSES if cached or chip.switched else PACKED_PASSES
+        always = not chip.switched and not (cached and problem.most_bytes >= LARGE_BYTES)
+        passes = PACKED_PASSES if always else PASSES
+        more = (PACKED_PASSES - PASSES if packs else STRIDED) if cached and not always else 0
         move = problem.bound(Work(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2, all_to_alls=1))
-        return Least(move=move, strided=problem.bound(Work(memory_bytes=more * nbytes)))
+        return Least(move=move, strided=problem.bound(Work(memory_bytes=more * nbytes)), single=always)
 
     def wired(self, wires: Wires) -> Self:
         near = wires.inner if self.stages and wires.inner != wires.outer else None

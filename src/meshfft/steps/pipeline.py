@@ -112,12 +112,12 @@ class Pipeline(InChunks, Kernels):
             return 0, self._sender.form_cycles(form, math.prod(layout.block) * itemsize // form.coded.real, chip)
         return self._exchange.coding(chip), 0
 
-    @property
+    @functools.cached_property
     def _local(self) -> LocalFFT:
         (local,) = (step for step in self.steps if isinstance(step, LocalFFT))
         return local
 
-    @property
+    @functools.cached_property
     def _exchange(self) -> Exchange:
         """Kernels encode its messages, if they have memory for that."""
         (exchange,), sender = (step for step in self.steps if isinstance(step, Exchange)), self._local.sender

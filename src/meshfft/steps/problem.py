@@ -167,6 +167,13 @@ class Problem:
     def least_bytes(self) -> int:
         return self.points * self.itemsize // self.halves
 
+    @functools.cached_property
+    def most_bytes(self) -> int:
+        """Upper bound on the bytes of a block, padding included."""
+        parts, todo = math.prod(self.start.parts), self.todo()
+        sizes = (max(n, todo[d].rows, todo[d].columns) if d in todo else n for d, n in enumerate(self.start.shape))
+        return math.prod(size + parts for size in sizes) // parts * self.itemsize
+
     def bound(self, work: Work) -> float:
         """Least seconds; overlapped messages may cost nothing."""
         if self.machine.chip.overlaps:
@@ -175,12 +182,17 @@ class Problem:
             work = dataclasses.replace(work, sent_bytes=self.wires.least(work.sent_bytes))
         return self.machine.price(dataclasses.replace(work, tier=self.dots[0].tier))
 
+    def bounds(self, flops: Mapping[int, int], work: Work) -> dict[int, float]:
+        """Least seconds of each dimension's products, and of the work beside them."""
+        return {dim: self.bound(dataclasses.replace(work, matrix_flops=n)) for dim, n in flops.items()}
+
 
 class Least(NamedTuple):
     """Lower bounds on the seconds of one kind of step."""
 
     move: float = math.inf  # moving mesh axes between dimensions
     strided: float = 0.0  # more if they leave or reach the last dimension
+    single: bool = False  # those of one dimension to one other at a time
     local: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while uncut
     cut: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while cut
 

@@ -70,12 +70,12 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        each = min(dot.flops for dot in problem.dots) // problem.halves**2 * problem.points
-        flops, nbytes = {dim: each * rows for dim, rows in problem.least_rows.items()}, problem.least_bytes
-        passed = nbytes if problem.machine.chip.cached else 2 * nbytes  # a cache can do two dimensions in one pass
-        local = {d: problem.bound(Work(matrix_flops=n, memory_bytes=passed)) for d, n in flops.items()}
-        cut = {d: problem.bound(Work(matrix_flops=n, sent_bytes=nbytes, hops=1)) for d, n in flops.items()}
-        return Least(local=local, cut=cut)
+        each, nbytes = min(dot.flops for dot in problem.dots) // problem.halves**2, problem.least_bytes
+        flops = {dim: each * problem.points * rows for dim, rows in problem.least_rows.items()}
+        cached = problem.machine.chip.cached  # two dimensions may share one pass
+        local, sums = Work(memory_bytes=(2 - cached) * nbytes), 6 if cached and not problem.sliced else 4
+        ring = Work(memory_bytes=sums * nbytes, sent_bytes=nbytes, hops=1, parts=2)
+        return Least(local=problem.bounds(flops, local), cut=problem.bounds(flops, ring))
 
     @property
     def numbers(self) -> Numbers:

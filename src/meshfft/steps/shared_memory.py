@@ -173,7 +173,7 @@ class InPlace(InChunks):
     @classmethod
     def least(cls, problem: Problem) -> Least:
         """Arithmetic, and a share of one step's traffic, which may serve all dimensions."""
-        if not problem.machine.chip.cached:
+        if problem.sliced or not problem.machine.chip.cached or problem.most_bytes < 2 * CHUNK_BYTES:
             return Least()
         moved = (COPIES + 2 * PASSES // CACHED) * problem.least_bytes // problem.start.ndim
         sent, bounds = problem.least_bytes // problem.start.ndim, dict[int, float]()

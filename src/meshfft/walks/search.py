@@ -14,9 +14,9 @@ import heapq
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
-from ..layout.layout import Layout, real_cuts
+from ..layout.layout import Cuts, Layout, real_cuts
 from ..operators.matrices import Matrix
 from ..steps import (
     Band,
@@ -45,18 +45,19 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "kdft": (RingDense, KeptDense, Exchange),
 }
 WHOLE = (SixStep, PackedFFT)  # their dimension must have its matrix's length; it may be padded or cropped first
-BUDGET = 50_000  # edges, about a second
+BUDGET = 25_000  # edges, two or three seconds
+DEEP = 1e9  # seconds for each dimension left, without a budget: the first walk found is taken
 Node = tuple[Layout, frozenset[int]]
 
 
 def search(problem: Problem, count: int = 1) -> list[tuple[Step, ...]]:
     """Steps of at most `count` walks, cheapest first; of walks with equal prices, only one. Steps that exceed a
-    device's memory are a last resort. With too many edges (five dimensions over four mesh axes) the bound is weighted
+    device's memory are a last resort. With too many edges (four dimensions over three mesh axes) the bound is weighted
     more, and walks are good rather than best.
     """
     capacity = problem.machine.chip.capacity
     for memory in (math.inf,) if capacity is None else (capacity.value, math.inf):
-        for weight, budget in ((1, BUDGET), (3, BUDGET), (10, BUDGET), (100, math.inf)):
+        for weight, budget in ((1, BUDGET), (3, BUDGET), (10, math.inf)):
             with contextlib.suppress(_TooManyError):
                 if found := _search(problem, memory, weight, budget, count):
                     return found
@@ -122,7 +123,8 @@ def _search(problem: Problem, memory: float, weight: float, budget: float, count
             price = cost + problem.machine.price(work)
             if cheapest.admit(key, price) and not (count > 1 and after in _nodes(problem, path)):
                 left = ahead(after[0].shape).seconds(*after)
-                heapq.heappush(queue, (price + weight * left, left, next(order), price, after, (*path, step)))
+                first = price + weight * left + (DEEP * len(problem.todo(after[1])) if budget == math.inf else 0)
+                heapq.heappush(queue, (first, left, next(order), price, after, (*path, step)))
     return [path for _, path in found]
 
 
@@ -207,6 +209,7 @@ class _Ahead:
         least = [kind.least(problem) for kind in dict.fromkeys(itertools.chain(*METHODS.values()))]
         moving = [one for one in least if one.move < math.inf]
         self.move, self.strided = min(one.move for one in moving), min(one.strided for one in moving)
+        self.single = all(one.single for one in moving)
         self.local = {d: min(one.local.get(d, math.inf) for one in least) for d in dims}
         self.cut = {d: min(one.cut.get(d, math.inf) for one in least) for d in dims}
 
@@ -215,40 +218,44 @@ class _Ahead:
         if not self.at_once:
             return sum(self._dim(layout, d, todo) for d, todo in dims)
         local = {d: self.local[d] for d, todo in dims if todo}
-        cut = {d: self.cut[d] for d in local if real_cuts(layout.cuts[d])}
-        opened = self._total(local) + self._moves(layout, [*cut])
-        if not cut:
-            return opened
-        rings = self._total(local | cut)
-        return min(opened, rings, self._mixed(local, cut, layout.ndim - 1) if len(cut) > 1 else math.inf)
+        cut = [d for d in local if real_cuts(layout.cuts[d])]
+        ways = itertools.chain(*(itertools.combinations(cut, rings) for rings in range(len(cut) + 1)))
+        return min(
+            self._total(local | {d: self.cut[d] for d in rings}) + self._moves(layout, set(cut) - set(rings), rings)
+            for rings in ways
+        )
 
     def _total(self, seconds: dict[int, float]) -> float:
         """Seconds for several dimensions in sequence; one that grows adds lines to later ones."""
         lines = itertools.accumulate(sorted(self.growth[d] for d in seconds), operator.mul, initial=1.0)
         return sum(map(operator.mul, sorted(seconds.values(), reverse=True), lines))
 
-    def _mixed(self, local: dict[int, float], cut: dict[int, float], last: int) -> float:
-        """Some dimensions by a ring, at least one opened, and cut again if the goal cuts them all."""
-        goal = self.problem.goal
-        returns = goal is not None and all(real_cuts(goal.cuts[d]) for d in cut)
-        least = self._total({d: min(local[d], cut.get(d, math.inf)) for d in local}) + self.move * (1 + returns)
-        ring = {d: max(seconds - local[d], 0.0) for d, seconds in cut.items()}
-        if last not in ring:
-            return least + min(ring.values())
-        others = min(more for d, more in ring.items() if d != last)
-        return least + min(ring[last], others + self.strided * (1 + returns))
-
-    def _moves(self, layout: Layout, cut: list[int]) -> float:
-        """Exchanges without rings: one opens a dimension, another cuts it again; a single one cannot open all."""
+    def _moves(self, layout: Layout, opened: set[int], rings: Collection[int]) -> float:
+        """Exchanges that open some dimensions, and cut them again as the goal does. A single one cannot open all, and
+        opens at most one if it moves only one dimension's axes.
+        """
         last, goal = layout.ndim - 1, self.problem.goal
         cuts = [*map(real_cuts, layout.cuts)]
         wanted = cuts if goal is None else [*map(real_cuts, goal.cuts)]
-        if not cut:
-            return (cuts != wanted) * self.move + (cuts[last] != wanted[last]) * self.strided
-        first, opens = 2 if len(cut) == layout.ndim > 1 else 1, last in cut
-        again = goal is not None and any(wanted[d] for d in cut)
-        closes = goal is not None and bool(wanted[last]) and (opens or cuts[last] != wanted[last])
-        return (first + again) * self.move + (opens + closes) * self.strided
+        differs = cuts[last] != wanted[last]
+        if not opened:
+            return 0.0 if rings or cuts == wanted else self._recuts(cuts, wanted) * self.move + differs * self.strided
+        returns = [goal is not None and bool(wanted[d]) for d in opened]
+        count = (2 if len(opened) == layout.ndim > 1 else 1) + any(returns)
+        if self.single:
+            count = max(count, len(opened) + all(returns))
+        opens, elsewhere = last in opened, set(range(last)) - opened
+        closes = goal is not None and bool(wanted[last]) and (opens or differs)
+        if opens or closes or elsewhere:
+            return count * self.move + (opens + closes) * self.strided
+        through = (1 + (goal is not None)) * self.strided  # through the last dimension and back, or one more exchange
+        return count * self.move + (min(through, self.move) if len(opened) > 1 else through)
+
+    def _recuts(self, cuts: list[Cuts], wanted: list[Cuts]) -> int:
+        """Exchanges from one layout to another: one moves axes onto one dimension or from one."""
+        axes = [({cut.axis for cut in old}, {cut.axis for cut in new}) for old, new in zip(cuts, wanted, strict=True)]
+        lose, gain = sum(1 for old, new in axes if old - new), sum(1 for old, new in axes if new - old)
+        return max(lose, gain, 1) if self.single else 1 + (min(lose, gain) > 1)
 
     def _dim(self, layout: Layout, dim: int, todo: bool) -> float:
         goal = self.problem.goal
