@@ -16,7 +16,7 @@ from reference import dft, error, mesh, noise
 
 import meshfft as mf
 from meshfft.collectives.all_to_all import Grid
-from meshfft.collectives.wires import WIRES, Int16
+from meshfft.collectives.wires import WIRES, Integers
 from meshfft.io import check_output, open_array, write_array
 from meshfft.io.source import FORMATS
 from meshfft.kernels.base import Engine, Lines, Offer, Site
@@ -51,19 +51,21 @@ def test_every_place_of_the_table_is_there() -> None:
             assert name in _defined(SOURCE / path), f"{path} does not define {name}"
 
 
-class Coarse(Int16):
+class Coarse(Integers):
     """A wire of 12 bits in words of 16."""
 
     name, bits, error = "int12", 12, 8 * 2.0**-12
 
 
 def test_a_wire_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a branch on the name of a wire, which a new one would miss."""
+    """Catches a branch on the name of a wire, which a new one would miss, and kernels of TPUs taken for granted."""
     monkeypatch.setitem(WIRES, "int12", Coarse)
     x, where = noise((24, 40)), mesh((8,))
     plan = mf.plan(x.shape, mesh=where, spec=P("x"), wire="int12")
     y = plan(mf.shard(x, where, P("x")))
     assert "int12 on the wire" in str(plan) and 1e-6 < error(mf.gather(y), dft(x, (0, 1))) <= plan.error
+    pod = mf.plan((512, 512, 512), mesh=AbstractMesh((4,), ("x",)), spec=P("x"), topology="v5e:2x2", wire="int12")
+    assert pod.seconds and pod.options.wire == "int12"
 
 
 @dataclasses.dataclass(frozen=True)

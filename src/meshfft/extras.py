@@ -32,8 +32,9 @@ def need(module: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        extra = next(name for name, modules in EXTRAS.items() if module.split(".")[0] in modules)
-        raise ImportError(f"{purpose} needs {module} ({error}): {install(extra)}") from error
+        extra = [name for name, modules in EXTRAS.items() if module.split(".")[0] in modules]
+        how = install(extra[0]) if extra else f"install {module}"
+        raise ImportError(f"{purpose} needs {module} ({error}): {how}") from error
 
 
 def install(extra: str) -> str:

@@ -49,6 +49,7 @@ class Wire:
     lossy: ClassVar[bool] = False
     error: ClassVar[float] = 0.0  # bound on the relative L2 error of one passage
     remedy: ClassVar[str] = ""  # for a smaller one
+    wide: ClassVar[bool] = True  # has the range of float64
     real: int = 4  # bytes of a real number in the block
     room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without
 
@@ -70,7 +71,7 @@ class Coded(Wire):
     group_words: ClassVar[int] = 1
     pack = staticmethod(words.pack16)
     unpack = staticmethod(words.unpack16)
-    tiled: ClassVar[bool] = False  # TPUs have kernels for it
+    tiled: ClassVar[bool] = False  # TPUs have kernels for words of so many bits, with scales
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
         return math.prod(form_of(tuple(share), 2 if itemsize > self.real else 1, self).message) * words.WORD
@@ -92,7 +93,7 @@ class Coded(Wire):
 
 
 class Integers(Coded):
-    tiled = True
+    """Integers of `bits` bits, and one scale for each run."""
 
     def scales(self, runs: int) -> int:
         return -(-runs // 2)
@@ -113,11 +114,11 @@ class Integers(Coded):
 
 
 class Int16(Integers):
-    name, bits, error = "int16", 15, math.sqrt(RUN) * 2.0**-15
+    name, bits, error, tiled = "int16", 15, math.sqrt(RUN) * 2.0**-15, True
 
 
 class Int24(Integers):
-    name, bits, error = "int24", 23, math.sqrt(RUN) * 2.0**-23
+    name, bits, error, tiled = "int24", 23, math.sqrt(RUN) * 2.0**-23, True
     group, group_words = 4, 3
     pack, unpack = staticmethod(words.pack24), staticmethod(words.unpack24)
 
@@ -125,7 +126,7 @@ class Int24(Integers):
 class Bfloat16(Coded):
     """The upper halves of float32; the error is that of the largest number, which is clamped."""
 
-    name, error = "bfloat16", 2.0**-8
+    name, error, wide = "bfloat16", 2.0**-8, False
 
     def scales(self, runs: int) -> int:
         return 0
@@ -145,8 +146,8 @@ def wire_of(name: str, dtype: np.dtype) -> Wire:
     """The wire of this name for planes of a real type. Raises ValueError if unknown or without float64's range."""
     if name not in WIRES:
         raise ValueError(f"wire {name!r} is unknown: use one of " + ", ".join(map(repr, WIRES)))
-    if WIRES[name] is Bfloat16 and dtype.itemsize > words.WORD:
-        raise ValueError("wire 'bfloat16' lacks the range of float64: use 'int16' or 'int24', whose scales have it")
+    if not WIRES[name].wide and dtype.itemsize > words.WORD:
+        raise ValueError(f"wire {name!r} lacks the range of float64: use 'int16' or 'int24', whose scales have it")
     return WIRES[name](dtype.itemsize)
 
 

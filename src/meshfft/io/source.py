@@ -160,6 +160,11 @@ class Format(NamedTuple):
     is_one: Callable[[Path], bool] = Path.is_file
     check: Callable[[Path, Header], None] = lambda path, header: None
 
+    @property
+    def bare(self) -> bool:
+        """Whether a file has room for one array, and for nothing about it."""
+        return not (self.named or self.image)
+
 
 FORMATS: dict[str, Format] = {}  # by suffix; each format's module adds it
 
