@@ -94,7 +94,7 @@ class DeviceTables(Generic[Leaves]):
             self.tables = jax.tree.map(put, tables)
         elif mesh is None:
             with jax.ensure_compile_time_eval():
-                self.tables = jax.tree.map(jnp.asarray, tables)
+                self.tables = jax.tree.map(jax.device_put, tables)
 
     def operand(self, real: DTypeLike) -> Leaves:
         """The tables on devices; the host's if programs may not capture arrays, as in a caller's shard_map."""
