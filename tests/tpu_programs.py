@@ -109,15 +109,14 @@ def slices(topology: str) -> dict[str, Any]:
 def meshes(topology: str) -> dict[str, Any]:
     """Calls of JAX that plans print for their meshes, and whether the mesh of the call is that of the plan."""
     devices, found = devices_of(topology), dict[str, Any]()
-    here = {
-        "mesh_utils": SimpleNamespace(create_hybrid_device_mesh=partial(create_hybrid_device_mesh, devices=devices))
-    }
-    here["jax"] = SimpleNamespace(make_mesh=partial(jax.make_mesh, devices=devices), sharding=jax.sharding)
+    utils = SimpleNamespace(create_hybrid_device_mesh=partial(create_hybrid_device_mesh, devices=devices))
+    made_here = SimpleNamespace(make_mesh=partial(jax.make_mesh, devices=devices), sharding=jax.sharding)
+    made_here.experimental = SimpleNamespace(mesh_utils=utils)
     mesh = AbstractMesh((len(devices) // 2, 2), ("x", "y"))
     for machine in placements(named(topology), mesh):
         if call := mesh_call(machine, axis_sizes(mesh)):
             made = mesh_as(machine, axis_sizes(mesh), devices)
-            found[call] = bool((eval(call, here).devices == made.devices).all())
+            found[call] = bool((eval(call, {"jax": made_here}).devices == made.devices).all())
     return found
 
 

@@ -98,7 +98,8 @@ def test_orders_are_those_of_hybrid_meshes(outside: tuple[int, ...]) -> None:
     call = mesh_call(machine, sizes)
     assert call is not None and machine.network is not None and machine.network.outside == outside
     here = SimpleNamespace(create_hybrid_device_mesh=functools.partial(create_hybrid_device_mesh, devices=every))
-    mesh = eval(call, {"jax": jax, "mesh_utils": here})
+    given = SimpleNamespace(sharding=jax.sharding, experimental=SimpleNamespace(mesh_utils=here))
+    mesh = eval(call, {"jax": given})
     slices = np.array([device.slice_index for device in mesh.devices.ravel()]).reshape(8, 4)
     assert machine.network.domains is not None and (machine.network.domains.array == slices).all()
     assert mesh_as(machine, sizes, every) == mesh and mesh.axis_names == ("x", "y")
@@ -124,6 +125,7 @@ def test_a_mesh_of_other_devices_is_refused() -> None:
         ("4*h100:16", "a node has at most 8 h100 devices: write 8*h100:8"),
         ("h100:4x8", "h100 devices form no torus: give their number, as h100:8, or nodes of so many, as 4*h100:8"),
         ("0*h100:8", "names no chip that is known"),
+        ("4xh100:8", "or with a number of them and a star, as 4*h100:8"),
         ("-1*h100:8", "names no chip that is known"),
         ("2*v5e:2x2@fast", "write it as @25GB/s"),
         ("2*v5e:2x2@0GB/s", "write it as @25GB/s"),
@@ -141,6 +143,7 @@ def test_names() -> None:
     """Catches nodes that are not seen in a number of GPUs, domains of 72, and a rate that is read wrongly."""
     assert topology("h100:32")[1:] == topology("4*h100:8")[1:] and topology("h100:8").domains == 1
     assert (topology("gb200:72").domains, topology("gb200:144").domains) == (1, 2)
+    assert topology("4*H100:8")[1:] == topology("4*h100:8")[1:]
     assert topology("2*v5p:4x4x4").devices == 128 and topology("2*v4:2x2x1").devices == 16
     given = topology("4*h100:8@12.5GB/s").chip.outer
     assert given is not None and given.value == 12.5e9 and given.mark == "given"

@@ -54,6 +54,18 @@ def test_waves_between_walls(x64: None, boundary: tuple[str, ...]) -> None:
     assert np.abs(np.asarray(found) - u).max() <= 1e-12
 
 
+def test_one_length_is_for_all_axes(x64: None) -> None:
+    """Catches a number that is taken for the first axis, or refused where `derivative` takes it."""
+    f = noise(SIZES, "float64")
+    for call in (mf.poisson, functools.partial(mf.poisson, boundary="open"), mf.power_spectrum):
+        one, three = (jax.tree.leaves(call(f, lengths=length)) for length in (2.5, (2.5,) * 3))
+        assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
+    plan = mf.plan(SIZES, kind="rfft")
+    assert all(
+        np.array_equal(*pair) for pair in zip(mf.wavenumbers(plan, 3), mf.wavenumbers(plan, (3,) * 3), strict=True)
+    )
+
+
 def test_any_sizes_axes_and_types(x64: None) -> None:
     """Catches padding that enters a wall, axes in another order than their lengths, complex arrays and planes."""
     sizes, boundary = (7, 11, 5), ("dirichlet", "periodic", "neumann")

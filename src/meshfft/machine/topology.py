@@ -54,9 +54,10 @@ def topology(name: Named) -> Topology:
         raise TypeError(f"topology is {name!r}: give a name, such as 'v5e:4x4', or a file of meshfft measure")
     head, _, text = name.partition(":")
     several = re.match(r"([1-9]\d*)\*", head)
-    domains, kind = int(several[1]) if several else 1, head[several.end() if several else 0 :]
+    domains, kind = int(several[1]) if several else 1, head[several.end() if several else 0 :].lower()
     if kind not in CHIPS:
-        raise ValueError(f"topology {name!r} names no chip that is known: begin with one of {', '.join(CHIPS)}")
+        known = f"begin with one of {', '.join(CHIPS)}, or with a number of them and a star, as 4*h100:8"
+        raise ValueError(f"topology {name!r} names no chip that is known: {known}")
     text, *rates = text.split("@")
     chip, words = _with_rate(CHIPS[kind], name, rates), text.split("x")
     example = f"{kind}:{'x'.join(map(str, chip.torus)) or 8}"
@@ -235,7 +236,7 @@ def mesh_call(machine: Machine, sizes: Mapping[str, int]) -> str | None:
         return None
     if network.domains is None:
         return f"jax.make_mesh({shape}, {names})"
-    return f"jax.sharding.Mesh(mesh_utils.create_hybrid_device_mesh({inside}, {outside}), {names})"
+    return f"jax.sharding.Mesh(jax.experimental.mesh_utils.create_hybrid_device_mesh({inside}, {outside}), {names})"
 
 
 def _domain_of(device: jax.Device) -> int:

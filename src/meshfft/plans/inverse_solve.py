@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from ..layout.layout import AnyMesh, Layout, mapped_axes
 from ..layout.memory import check_held
@@ -44,7 +45,7 @@ CONJUGATE = "conjugate transform"  # of uniform samples; needs no table
     data_fields=("value", "residual", "conditions", "iterations"),
     meta_fields=("methods",),
 )
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Solution:
     """An inverse transform, and its accuracy.
 
@@ -64,6 +65,8 @@ class Solution:
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4)))
     >>> found.methods, found.condition
     (('conjugate transform',), 1.0)
+    >>> mf.ikdftn(np.ones(2), mf.Points.turns([0, 0.25]))
+    <Solution: residual 0, condition 2.41, by LU>
     """
 
     value: Any
@@ -76,6 +79,12 @@ class Solution:
     def condition(self) -> float | Array:
         """The transform's condition number: the product over dimensions."""
         return math.prod(self.conditions)
+
+    def __repr__(self) -> str:
+        numbers = self.residual, self.condition
+        known = [float(one) for one in numbers if not isinstance(one, Tracer) and np.ndim(one) == 0]
+        words = "residual {:.3g}, condition {:.3g}".format(*known) if len(known) == 2 else "traced"
+        return f"<Solution: {words}, by {', '.join(self.methods)}>"
 
 
 class System(NamedTuple):

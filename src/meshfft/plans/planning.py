@@ -279,7 +279,8 @@ def planned(points: object, setting: Setting, definition: Definition, options: O
 
 
 def rank(plan: Plan) -> tuple[bool, float]:
-    return plan.fits is False, plan.seconds or 0.0
+    """Plans that fit by seconds, then others by memory."""
+    return plan.fits is False, plan.peak_bytes if plan.fits is False else plan.seconds or 0.0
 
 
 def laid_out(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:

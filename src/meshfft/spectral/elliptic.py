@@ -28,7 +28,7 @@ from ..plans.options import FieldHow, options_of, with_options
 from ..plans.plan import Plan
 from ..plans.request import read
 from ..steps.problem import Options
-from .fields import AxisValues, Lengths, Where, along, back, field, harmonics, in_one, periods, returned
+from .fields import AxisValues, Lengths, Where, along, back, field, harmonics, in_one, of_each, periods, returned
 from .walls import BOUNDARIES, boundaries, walled
 
 
@@ -53,8 +53,8 @@ def poisson(
 
     Args:
         f: as x of `multiply_spectrum`.
-        lengths: the period along each axis, or the length from wall to wall;
-            None means samples 1 apart.
+        lengths: the period along each axis, or the length from wall to wall,
+            or one for all axes; None means samples 1 apart.
         axes: the dimensions of the Laplacian; None means all. Other dimensions
             are a batch.
         boundary: "periodic", "dirichlet" (u = 0), "neumann" (slope 0), or one
@@ -147,7 +147,7 @@ def _in_open_space(
     if k2 or len(dims) != 3 or set(kinds) != {"open"}:
         what = f"{len(dims)} axes with the boundaries {kinds}" if not k2 else f"k2 = {k2}"
         raise ValueError(f"boundary 'open' is for poisson along three axes, all of them open: the call has {what}")
-    box = reals(lengths if lengths is not None else [shape[dim] for dim in dims])
+    box = of_each(lengths if lengths is not None else [shape[dim] for dim in dims], len(dims))
     if box is None or len(box) != 3 or not all(0 < length < math.inf for length in box):
         raise ValueError(f"lengths is {lengths!r}: give three positive numbers, the edges of the box")
     diagonal = math.hypot(*box)

@@ -42,7 +42,7 @@ from ..steps.problem import Options
 
 PROGRAMS = 64  # programs kept
 T = TypeVar("T")
-Lengths = Sequence[float] | None
+Lengths = float | Sequence[float] | None
 AxisValues = tuple[Array | np.ndarray, ...]  # one for each transformed dimension; they broadcast to the spectrum
 Where = Spec | None  # cuts of an array; None if JAX shows them, or they stay
 
@@ -59,8 +59,9 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
     Args:
         plan: a forward plan of uniform samples, of any order and of any kind
             but cosines and sines of type III.
-        lengths: the period along each axis of the plan, or the length from
-            wall to wall for cosines and sines; None means points 1 apart.
+        lengths: the period along each axis of the plan, or one for all; for
+            cosines and sines the length from wall to wall; None means points
+            1 apart.
         odd: whether k is 0 at the Nyquist frequency, N / 2 periods for even
             N. Use odd=True in odd functions such as 1j * k, and plain k in
             even functions such as k**2. The waves of N / 2 and -N / 2 periods
@@ -130,7 +131,7 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
 def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
     """The period by dimension; for cosines and sines twice the length from wall to wall."""
     many = len(plan.transform.dims)
-    numbers = reals([n for _, n in harmonics(plan)] if lengths is None else lengths)
+    numbers = reals([n for _, n in harmonics(plan)]) if lengths is None else of_each(lengths, many)
     if numbers is None:
         raise TypeError(f"lengths is {lengths!r}: give a period for each axis, such as {(1.0,) * many}")
     if len(numbers) != many:
@@ -141,6 +142,11 @@ def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
     if lengths is None:
         return numbers
     return tuple(n * (1 + isinstance(m.whole, Trig)) for n, m in zip(numbers, plan.transform.matrices, strict=True))
+
+
+def of_each(lengths: float | Sequence[float], many: int) -> tuple[float, ...] | None:
+    """A length for each axis; a single one is for all. None if these are no numbers."""
+    return one * many if (one := reals([lengths])) else reals(lengths)
 
 
 def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:

@@ -8,7 +8,7 @@ Factors are made for the spectrum as stored, so nothing is sent between the two 
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, Transformed,
 from ..layout.reading import mesh_here
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
-from ..operators.transform import integers, is_integer, reals
+from ..operators.transform import integers, is_integer
 from ..operators.trig import FAMILIES, Trig, trig
 from ..plans.deferred_primitive import deferred
 from ..plans.options import FieldHow, options_of, spelled, with_options
@@ -61,7 +61,8 @@ def multiply_spectrum(
             this is not checked. Differentiable in arrays that f uses.
         axes: the dimensions to transform, in the order of f's arguments; None
             means all.
-        lengths: the period along each axis; None means samples 1 apart.
+        lengths: the period along each axis, or one for all; None means samples
+            1 apart.
         odd: call f(*k, odd=q), where q is k, but 0 at the Nyquist frequency,
             for odd functions of k (see `wavenumbers`).
         spec, out_spec: as `fftn`.
@@ -108,7 +109,7 @@ def derivative(
     axis: int | Sequence[int],
     *,
     order: int | Sequence[int] = 1,
-    lengths: float | Sequence[float] | None = None,
+    lengths: Lengths = None,
     boundary: str | Sequence[str] = "periodic",
     **how: Unpack[FieldHow],
 ) -> Transformed:
@@ -121,8 +122,8 @@ def derivative(
     order is of the other kind: d/dx cos(k x) = -k sin(k x), k = pi j / length.
 
     Args:
-        x, lengths, method, ..., out_spec: as `multiply_spectrum`; one length is
-            for all axes; between walls, from wall to wall.
+        x, lengths, method, ..., out_spec: as `multiply_spectrum`; lengths
+            between walls are from wall to wall.
         axis: the dimension; several for a mixed derivative, such as
             axis=(0, 1), order=(1, 2).
         order: order of the derivative.
@@ -154,9 +155,8 @@ def derivative(
         raise ValueError(f"there are {len(orders)} orders for {len(axes)} axes: give one for each axis")
     if min(orders, default=0) < 0:
         raise ValueError(f"order is {order}: give how often to differentiate, 0 or more")
-    each = lengths if reals([lengths]) is None else (lengths,) * len(axes)
     kinds = boundaries(boundary, len(axes))
-    array, plan, box, places = walled(x, axes, kinds, cast(Lengths, each), options, spec)
+    array, plan, box, places = walled(x, axes, kinds, lengths, options, spec)
     orders = tuple(orders[j] for j in places)
     onto = _onto_others(plan, orders)
     lines = _differentiators(plan, in_radians(onto, box, [order % 2 == 1 for order in orders]), orders)

@@ -45,7 +45,7 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "kdft": (RingDense, KeptDense, Exchange),
 }
 WHOLE = (SixStep, PackedFFT)  # their dimension must have its matrix's length; it may be padded or cropped first
-BUDGET = 25_000  # edges, two or three seconds
+BUDGET = 20_000  # edges, about two seconds
 DEEP = 1e9  # seconds for each dimension left, without a budget: the first walk found is taken
 Node = tuple[Layout, frozenset[int]]
 
@@ -57,7 +57,7 @@ def search(problem: Problem, count: int = 1) -> list[tuple[Step, ...]]:
     """
     capacity = problem.machine.chip.capacity
     for memory in (math.inf,) if capacity is None else (capacity.value, math.inf):
-        for weight, budget in ((1, BUDGET), (3, BUDGET), (10, math.inf)):
+        for weight, budget in ((1, BUDGET), (3, BUDGET), (10, BUDGET), (10, math.inf)):
             with contextlib.suppress(_TooManyError):
                 if found := _search(problem, memory, weight, budget, count):
                     return found
@@ -241,12 +241,12 @@ class _Ahead:
         if not opened:
             return 0.0 if rings or cuts == wanted else self._recuts(cuts, wanted) * self.move + differs * self.strided
         returns = [goal is not None and bool(wanted[d]) for d in opened]
-        count = (2 if len(opened) == layout.ndim > 1 else 1) + any(returns)
+        count = 2 + all(returns) if len(opened) == layout.ndim > 1 else 1 + any(returns)
         if self.single:
             count = max(count, len(opened) + all(returns))
         opens, elsewhere = last in opened, set(range(last)) - opened
         closes = goal is not None and bool(wanted[last]) and (opens or differs)
-        if opens or closes or elsewhere:
+        if opens or closes or elsewhere or (len(opened) > 1 and goal is not None and not all(returns)):
             return count * self.move + (opens + closes) * self.strided
         through = (1 + (goal is not None)) * self.strided  # through the last dimension and back, or one more exchange
         return count * self.move + (min(through, self.move) if len(opened) > 1 else through)
