@@ -28,7 +28,7 @@ from .transform import transform
 
 OFF = "off"
 VARIABLE = "MESHFFT_CACHE"
-QUIET = (0, 10, 2)  # JAX before it writes two lines of errors to stderr for every CPU program that it reads back
+QUIET = (0, 10, 2)  # JAX before it prints two lines of errors for every CPU program that it reads back
 CACHE = typer.Option(metavar="DIR", envvar=VARIABLE, help="Where compiled programs are kept; off keeps none.")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

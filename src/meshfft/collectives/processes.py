@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 T = TypeVar("T")
-LEAST = 1024  # bytes of a message, padded to a power of two, as each length compiles a program
+LEAST = 1024  # bytes of a message; lengths are powers of two, as each compiles a program
 
 
 class PeerError(RuntimeError):

@@ -71,7 +71,7 @@ class Coded(Wire):
     group_words: ClassVar[int] = 1
     pack = staticmethod(words.pack16)
     unpack = staticmethod(words.unpack16)
-    tiled: ClassVar[bool] = False  # TPUs have kernels for words of so many bits, with scales
+    tiled: ClassVar[bool] = False  # TPUs have kernels for it
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
         return math.prod(form_of(tuple(share), 2 if itemsize > self.real else 1, self).message) * words.WORD
@@ -93,8 +93,6 @@ class Coded(Wire):
 
 
 class Integers(Coded):
-    """Integers of `bits` bits, and one scale for each run."""
-
     def scales(self, runs: int) -> int:
         return -(-runs // 2)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..layout.layout import Layout
 
-CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core to sum and copy, smaller ones for the file system
+CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core, smaller ones for the file system
 SHARD_BYTES = 256 * 2**20
 LEAST_BYTES = 64 * 2**10  # smaller files cost more to open than to read
 MANY_TINY = 1024  # most files below that

@@ -162,7 +162,7 @@ class Format(NamedTuple):
 
     @property
     def bare(self) -> bool:
-        """Whether a file has room for one array, and for nothing about it."""
+        """Room for one array, and for nothing about it."""
         return not (self.named or self.image)
 
 

@@ -22,7 +22,7 @@ from ..numerics.split_complex import Block, Planes
 from .bluestein import is_awkward, padded_length, prime_factors
 
 SUMMED, LARGEST_SUM = 0.14, 131  # roundings per term of a sum of one sign; most terms
-ODD = 1.2  # roundings of equal numbers by odd radices: at most 4.1 at N = 121, 3.6 at 105
+ODD = 1.2  # roundings of equal numbers by odd radices
 
 
 class Lines(NamedTuple):

@@ -48,7 +48,7 @@ class Chip:
     planes: bool = False  # complex numbers are two arrays, real and imaginary
     overlaps: bool = False  # sends while it computes
     domain: Figure | None = None  # most devices per fast network; None if torus or host determines it
-    outer: Figure | None = None  # bytes per second one way from a device to other domains, its share of an adapter
+    outer: Figure | None = None  # bytes per second from a device to other domains, its share of an adapter
     sharing: int = 1  # devices that share an adapter; 0: all of a domain
     start: Figure | None = None  # seconds that a message to another domain takes beside its bytes
     switched: bool = False  # switches connect devices; FFTs and exchanges take whole runs

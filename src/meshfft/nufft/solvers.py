@@ -40,7 +40,7 @@ Operator = Callable[[Array], Array]
 State = Iterate[Array, Array]
 POWERS = 10  # iterations of the power method
 INNER = 5  # conjugate gradient steps per ADMM round
-STIFF = 10  # rho / weight: the first round shrinks slopes below a tenth of the brightest pixel to zero
+STIFF = 10  # rho / weight: the first round zeroes slopes below a tenth of the brightest pixel
 
 
 class LeastSquares(NamedTuple):

@@ -23,7 +23,7 @@ from .chunks import CHUNK
 from .dtypes import TIERS, Dot
 
 BITS = 8  # of a slice, sign included
-HIGH = 4  # slices in the first 32-bit integer of a number; the second has the rest, at most three
+HIGH = 4  # slices in the first 32-bit integer of a number
 ROOM = 1 + 2.0**-6  # extra downscaling of lines, so that the first slice rounds to at most 127
 LEAST, LEAST_OF_PAIRS = -1000, -100  # smallest exponents of the scale of a line
 # (operations, bytes) per sliced number and per sum of products, from the TPU v5e compiler's cycles. If fast memory does

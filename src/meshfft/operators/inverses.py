@@ -146,10 +146,7 @@ def _square(matrix: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _left_inverse(matrix: np.ndarray) -> np.ndarray:
-    """By LU, row by row from V^T W^T = I, so that W V = I to eps times the condition number.
-
-    By columns, W V would be off by up to the square.
-    """
+    """By LU, row by row from V^T W^T = I, so that W V = I to eps times the condition number."""
     return np.linalg.inv(matrix.T).T
 
 

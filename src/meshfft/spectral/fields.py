@@ -145,7 +145,7 @@ def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
 
 
 def of_each(lengths: float | Sequence[float], many: int) -> tuple[float, ...] | None:
-    """A length for each axis; a single one is for all. None if these are no numbers."""
+    """A length for each axis; None if these are no numbers."""
     return one * many if (one := reals([lengths])) else reals(lengths)
 
 

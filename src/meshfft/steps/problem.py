@@ -183,7 +183,6 @@ class Problem:
         return self.machine.price(dataclasses.replace(work, tier=self.dots[0].tier))
 
     def bounds(self, flops: Mapping[int, int], work: Work) -> dict[int, float]:
-        """Least seconds of each dimension's products, and of the work beside them."""
         return {dim: self.bound(dataclasses.replace(work, matrix_flops=n)) for dim, n in flops.items()}
 
 

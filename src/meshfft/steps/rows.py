@@ -23,7 +23,7 @@ from .base import OneDim, names
 
 JOIN_PASSES = 2  # of a roll: rows are read and written to join them
 SENT_PASSES = 4  # of a roll: sent rows are sliced and received
-BAND_PASSES = 2  # of both blocks and sent rows: zeros are filled in, rows are read and written
+BAND_PASSES = 2  # of both blocks and sent rows
 
 
 @dataclasses.dataclass(frozen=True)

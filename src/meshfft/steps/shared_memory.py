@@ -28,9 +28,9 @@ from .problem import Least, Problem, ready
 from .sends import InChunks, Wired
 
 SIX_STEP_PASSES = 2 * 2 + 2 + 6  # two FFTs, phases, and a transpose
-SMALLEST_BYTES = 2**14  # least bytes of a block for six steps; below it, a ring compiles in half the time
+SMALLEST_BYTES = 2**14  # least bytes of a block; below it, a ring compiles in half the time
 NEAR = 32  # adjacent columns whose phases are in a table
-CHUNK_BYTES = 2**20  # least bytes of a chunk: small ones have slower columns, large ones leave the caches
+CHUNK_BYTES = 2**20  # least bytes of a chunk: small ones have slower columns
 LARGEST = 4  # a chunk may be this many times larger, so that all are equal
 COPIES = 2  # a chunk is copied out of the block and back
 CACHED = 2  # a pass over a chunk in cache is this many times cheaper

@@ -29,7 +29,7 @@ from .lines.short import real_kernel
 from .passes import chunk_of, is_direct, passes, supports
 
 RESERVED = 2**19  # bytes of fast memory left to the compiler
-COPIES = 3  # reads and writes of a block copied to another order: half as many again as in order
+COPIES = 3  # reads and writes of a block copied to another order
 
 
 def room_of(site: Site) -> int:

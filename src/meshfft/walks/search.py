@@ -46,7 +46,7 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
 }
 WHOLE = (SixStep, PackedFFT)  # their dimension must have its matrix's length; it may be padded or cropped first
 BUDGET = 20_000  # edges, about two seconds
-DEEP = 1e9  # seconds for each dimension left, without a budget: the first walk found is taken
+DEEP = 1e9  # seconds for each dimension left, without a budget
 Node = tuple[Layout, frozenset[int]]
 
 
@@ -248,11 +248,11 @@ class _Ahead:
         closes = goal is not None and bool(wanted[last]) and (opens or differs)
         if opens or closes or elsewhere or (len(opened) > 1 and goal is not None and not all(returns)):
             return count * self.move + (opens + closes) * self.strided
-        through = (1 + (goal is not None)) * self.strided  # through the last dimension and back, or one more exchange
+        through = (1 + (goal is not None)) * self.strided  # the last dimension, or one more exchange
         return count * self.move + (min(through, self.move) if len(opened) > 1 else through)
 
     def _recuts(self, cuts: list[Cuts], wanted: list[Cuts]) -> int:
-        """Exchanges from one layout to another: one moves axes onto one dimension or from one."""
+        """Exchanges, each onto one dimension or from one."""
         axes = [({cut.axis for cut in old}, {cut.axis for cut in new}) for old, new in zip(cuts, wanted, strict=True)]
         lose, gain = sum(1 for old, new in axes if old - new), sum(1 for old, new in axes if new - old)
         return max(lose, gain, 1) if self.single else 1 + (min(lose, gain) > 1)

@@ -24,8 +24,8 @@ from ..numerics.split_complex import Block, in_planes, resize_each, split
 from ..steps import Step
 from ..steps.base import Chunked, Takes, reached, slot_of
 
-FINEST = 8  # chunks may be this many times smaller than those kept; the allocator finds room for small ones more often
-MATCHED_BYTES = 2**21  # least bytes of a block with chunks of one size; below it, more messages cost more
+FINEST = 8  # chunks may be this many times smaller than those kept
+MATCHED_BYTES = 2**21  # least bytes of a block with chunks of one size
 HALVED_BYTES = 2**22  # least bytes of a block whose chunks are halved
 MATCHED_CHUNKS = 32  # most chunks of a block
 

@@ -18,7 +18,7 @@ from ...layout.layout import Layout
 from .form import Form
 
 BATCH = 2**14  # points per batch, which fits in a core's cache
-WORDS = {4: "u4", 8: "u8", 16: "c16"}  # NumPy types of so many bytes
+WORDS = {4: "u4", 8: "u8", 16: "c16"}  # by bytes
 SAMPLE = 2**14  # points that estimate a load
 A = TypeVar("A", Array, np.ndarray)
 SPLIT = 2.0**26  # leading bits of a turn, whose product with G is exact
@@ -188,7 +188,7 @@ def _filled(
 
 
 def _in_slots(at: np.ndarray, values: np.ndarray, devices: int, slots: int, empty: int) -> np.ndarray:
-    """A table with the rows of `values` at some slots. NumPy puts a word in its place many times faster than a row."""
+    """A table of rows as words, which NumPy moves many times faster."""
     shape = devices * slots, math.prod(values.shape[1:])
     table = np.full(shape, empty, values.dtype) if empty else np.zeros(shape, values.dtype)  # np.zeros writes nothing
     nbytes = shape[1] * values.itemsize
