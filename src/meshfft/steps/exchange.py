@@ -80,7 +80,7 @@ class Exchange(Wired, Chunked):
             yield from (step for one in single for step in one._in_stages(problem))
             return
         queue: list[tuple[tuple[AxisMove, ...], Layout]] = [((), layout)]
-        reached = set[Layout]()  # by one exchange of few shares each
+        reached = set[Layout]()  # one exchange each
         for done, at in queue:  # grows
             for move, after in axis_moves(problem, at, todo):
                 if after in reached or not at_once(moves := (*done, move)):
