@@ -37,8 +37,8 @@ def kdftn(
     """The discrete Fourier transform at any points, uniform or not, by dense
     Vandermonde products.
 
-        X = kron(V_1, V_2, ...) vec(x),   V_i[k, n] = z_ik^-n c_j = sum_n x[n]
-        z_j1^-n1 z_j2^-n2 ...  at Scattered points
+        X = kron(V_1, V_2, ...) vec(x),   V_i[k, n] = z_ik^-n
+        c_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...  at Scattered points
 
     Any sizes, meshes and numbers of points. Points of each axis form a grid;
     Scattered points need not.
@@ -64,10 +64,10 @@ def kdftn(
 
     Returns:
         The spectrum, sharded as `x` if its mesh axes divide the numbers of
-        points. At Scattered points the values, batch dimensions first; the mesh
-        axes that cut transformed dimensions of `x`, outermost first, each cut
-        the points' first dimension that they divide (a PaddedArray if one
-        divides none).
+        points. At Scattered points the values, batch dimensions first; each
+        mesh axis of transformed dimensions, outermost first, cuts the first
+        dimension of the points that it divides (a PaddedArray if it divides
+        none).
 
     Raises:
         ValueError, TypeError: as `fftn`; a point whose powers overflow; points

@@ -40,8 +40,8 @@ class Reconstruction(NamedTuple):
     Attributes:
         image: the image (without maps one per coil), sharded as the plan's
             images.
-        residuals: of A^H A x = A^H d, relative, at the start and after every
-            step; with `tv` or `wavelet` after every round of 5 steps.
+        residuals: of N x = b in `reconstruct`, relative, at the start and after
+            every step; with `tv` or `wavelet` after every round of 5 steps.
 
     >>> points = mf.Scattered.turns([[0.0], [0.25], [0.5], [-0.25]])
     >>> found = mf.reconstruct(np.ones(4), points, (4,), iterations=2)

@@ -191,7 +191,7 @@ class Least(NamedTuple):
 
     move: float = math.inf  # moving mesh axes between dimensions
     strided: float = 0.0  # more if they leave or reach the last dimension
-    single: bool = False  # those of one dimension to one other at a time
+    single: bool = False  # a move is from one dimension to one other
     local: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while uncut
     cut: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while cut
 
