@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from meshfft.extras import need
+
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TESTS = (ROOT / ".github/workflows/tests.yml").read_text()
@@ -72,3 +74,9 @@ def test_pages_install_from_a_clone(page: Path) -> None:
         assert not any(word.startswith("meshfft") for word in words), line
         for extras in re.findall(r"^\.\[(.*)\]$", "\n".join(words), re.MULTILINE):
             assert {*extras.split(",")} <= {*PROJECT["optional-dependencies"]}, line
+
+
+def test_a_package_in_no_extra_is_named() -> None:
+    """Catches a lookup that fails in place of the missing import."""
+    with pytest.raises(ImportError, match=r"reading X needs no_such_package .*: install no_such_package"):
+        need("no_such_package", "reading X")

@@ -109,6 +109,7 @@ def test_maps_of_nifti_in_another_order(shape: tuple[int, ...]) -> None:
 BAD: list[tuple[list[str], str]] = [
     (["out.npy", "--voxel", "1,1"], "out.npy has no room for --voxel: write .nii, .nii.gz or .zarr"),
     (["out.npy", "--affine", "good.txt"], "out.npy has no room for --affine"),
+    (["out.tif", "--affine", "good.txt"], "end it in .npy"),
     (["out.nii", "--voxel", "1"], "--voxel '1' is no size of 2 dimensions: give each in mm, as 1.5,1.5"),
     (["out.nii", "--voxel", "1,-2"], "--voxel '1,-2' is no size"),
     (["out.nii", "--voxel", "nan,1"], "--voxel 'nan,1' is no size"),

@@ -24,6 +24,7 @@ from meshfft.machine.chips import CHIPS, CPU
 from meshfft.machine.machine import Machine, Work
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
+from meshfft.plans.planning import rank
 from meshfft.steps import Bands, Margin, Problem, Step
 from meshfft.steps.problem import Options
 from meshfft.walks.choice import natural_end
@@ -282,6 +283,13 @@ def test_an_empty_dimension_is_lengthened_beside_others(method: str) -> None:
     plan = mf.plan((32, 0), mesh=mesh((8,)), spec=P("x"), axes=(1, 0), s=(2, 32), method=method)
     y = mf.gather(plan(mf.shard(np.zeros((32, 0), np.complex64), mesh((8,)), P("x"))))
     assert y.shape == (32, 2) and not y.any()
+
+
+def test_plans_that_do_not_fit_are_ranked_by_memory() -> None:
+    """Catches a plan that needs more devices before one that needs fewer, as it would be faster."""
+    small, large = (mock.Mock(fits=False, peak_bytes=n, seconds=1 / n) for n in (2, 3))
+    slow, fast = (mock.Mock(fits=True, peak_bytes=4, seconds=n) for n in (2.0, 1.0))
+    assert sorted((large, small, slow, fast), key=rank) == [fast, slow, small, large]
 
 
 def test_plans_read_well_at_a_prompt() -> None:

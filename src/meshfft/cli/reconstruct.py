@@ -23,7 +23,7 @@ from ..io import Source, open_array, write_array
 from ..io.ismrmrd import Encoding, Scan, encodings_of, is_scan, read_scan
 from ..io.nifti import SPACE, checked_affine, coils_first, is_nifti, nifti_affine, voxels
 from ..io.refusals import readable
-from ..io.source import FORMATS, suffix_in
+from ..io.source import FORMATS, is_bare
 from ..nufft.penalties import PENALTIES
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered
@@ -167,7 +167,7 @@ def _affine(asked: Asked) -> Affine | None:
     """The affine of flags, maps or scan, in this order, if the output can store one."""
     given: Affine | None = asked.more["affine"]
     maps: Path | None = asked.more["maps"]
-    if given is not None or FORMATS[suffix_in(asked.target)].bare:
+    if given is not None or is_bare(asked.target):
         return given
     if maps and is_nifti(maps):
         return _rows(nifti_affine(maps), f"that of {maps}")
@@ -187,7 +187,7 @@ def read_affine(
     flag = "--affine" if voxel is None else "--voxel"
     if voxel is not None and file is not None:
         raise ValueError("--affine has the size of voxels: leave out --voxel")
-    if FORMATS[suffix_in(target)].bare:
+    if is_bare(target):
         raise ValueError(f"{target} has no room for {flag}: write .nii, .nii.gz or .zarr, or leave it out")
     if len(shape) > SPACE:
         raise ValueError(f"{flag} is of at most 3 dimensions, and --shape has {len(shape)}: leave it out")

@@ -160,11 +160,6 @@ class Format(NamedTuple):
     is_one: Callable[[Path], bool] = Path.is_file
     check: Callable[[Path, Header], None] = lambda path, header: None
 
-    @property
-    def bare(self) -> bool:
-        """Room for one array, and for nothing about it."""
-        return not (self.named or self.image)
-
 
 FORMATS: dict[str, Format] = {}  # by suffix; each format's module adds it
 
@@ -181,6 +176,12 @@ def suffix_in(path: Path) -> str:
 
 def has_names(path: Path) -> bool:
     return (suffix := suffix_in(path)) in FORMATS and FORMATS[suffix].named
+
+
+def is_bare(path: Path) -> bool:
+    """Whether its format has room for one array, and for nothing about it."""
+    format = FORMATS.get(suffix_in(path))
+    return format is not None and not (format.named or format.image)
 
 
 @contextlib.contextmanager

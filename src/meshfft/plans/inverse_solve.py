@@ -81,8 +81,7 @@ class Solution:
         return math.prod(self.conditions)
 
     def __repr__(self) -> str:
-        numbers = self.residual, self.condition
-        known = [float(one) for one in numbers if not isinstance(one, Tracer) and np.ndim(one) == 0]
+        known = [np.max(one) for one in (self.residual, self.condition) if not isinstance(one, Tracer)]  # of a batch
         words = "residual {:.3g}, condition {:.3g}".format(*known) if len(known) == 2 else "traced"
         return f"<Solution: {words}, by {', '.join(self.methods)}>"
 

@@ -45,7 +45,7 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "kdft": (RingDense, KeptDense, Exchange),
 }
 WHOLE = (SixStep, PackedFFT)  # their dimension must have its matrix's length; it may be padded or cropped first
-BUDGET = 20_000  # edges, about two seconds
+BUDGET = 20_000  # edges
 DEEP = 1e9  # seconds for each dimension left, without a budget
 Node = tuple[Layout, frozenset[int]]
 
