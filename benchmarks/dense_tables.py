@@ -26,12 +26,11 @@ OUTPUTS = 64  # samples of a transform with fewer samples than inputs
 BATCH, ROUNDS = 4096, 15  # columns and rounds of `speed`
 REFUSED = ("random angles", "half circle")
 SIZES = [(n, n) for n in (64, 128, 256, 512, 1024)] + [(1024, m) for m in (64, 256)]
+Names = Annotated[list[str] | None, typer.Argument()]
 PI = np.longdouble("3.14159265358979323846264338327950288")
 
 
-def main(
-    tables: Annotated[list[str] | None, typer.Argument()] = None, most: int = 65536, rows: Path | None = None
-) -> None:
+def main(tables: Names = None, most: int = 65536, rows: Path | None = None) -> None:
     if unknown := [name for name in tables or () if name not in TABLES]:
         raise SystemExit(f"unknown: {' '.join(unknown)}; tables: {' '.join(TABLES)}")
     for name in tables or TABLES:

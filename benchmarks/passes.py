@@ -92,8 +92,7 @@ def _bytes(program: Program, instruction: Instruction, types: dict[str, str]) ->
     written = sum(bytes_of(inside[put.operands[1]].type) for put in puts) if puts else bytes_of(instruction.type)
     read = 0
     for at, operand in enumerate(instruction.operands):
-        whole = bytes_of(types.get(operand, ""))
-        name = parameters.get(at)
+        whole, name = bytes_of(types.get(operand, "")), parameters.get(at)
         users = [part for part in inside.values() if name in part.operands]
         put = [user for user in users if user in puts and user.operands.index(name) == 0]
         if users and all(user in put or user.opcode in SLICES for user in users):

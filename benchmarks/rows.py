@@ -5,8 +5,8 @@
 `meshfft profile` writes the device, and versions in `made_by`.
 """
 
+import ast
 import contextlib
-import functools
 import json
 import os
 import platform
@@ -27,7 +27,8 @@ from meshfft.extras import version_of
 Values = dict[str, Any]
 Kind = TypeVar("Kind")
 OWN = ("meshfft", "jax", "jaxlib", "numpy")
-CODE = ("src", "benchmarks/*.py", "pyproject.toml")  # pages and results change nothing that rows depend on
+ROOT = Path(__file__).resolve().parents[1]
+CODE = ("src", "benchmarks/*.py", "pyproject.toml")  # pages, results, docstrings and comments change no row
 
 
 def circumstances(*packages: str) -> Values:
@@ -80,15 +81,38 @@ def grouped(rows: Iterable[Kind], key: Callable[[Kind], Hashable]) -> list[list[
 
 def commit() -> str:
     """The last commit that changed the code of rows, with "-dirty" if it has other changes; empty outside a clone."""
-    root = Path(__file__).resolve().parents[1]
-    if not (root / ".git").exists():
+    if not (ROOT / ".git").exists():
         return ""
-    git = functools.partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True)
     try:
-        last = git(["git", "rev-list", "-1", "HEAD", "--", *CODE]).stdout.strip()
-        return last + "-dirty" * bool(git(["git", "status", "--porcelain", "--", *CODE]).stdout)
+        last = next(filter(_changed_code, _git("rev-list", "HEAD", "--", *CODE).split()))
+        return last + "-dirty" * bool(_git("status", "--porcelain", "--", *CODE))
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def _changed_code(one: str) -> bool:
+    """Whether a commit changed more than docstrings and comments. A merge did."""
+    _, *parents = _git("rev-list", "--parents", "-1", one).split()
+    if len(parents) != 1:
+        return True
+    changes = _git("diff", "--name-status", "--no-renames", *parents, one, "--", *CODE).splitlines()
+    return any(kind != "M" or _code(one, name) != _code(parents[0], name) for kind, name in map(str.split, changes))
+
+
+def _code(one: str, name: str) -> str:
+    """A file of a commit; Python without docstrings and comments."""
+    text = _git("show", f"{one}:{name}")
+    if not name.endswith(".py"):
+        return text
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = ""
+    return ast.dump(tree)
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def cores() -> int:

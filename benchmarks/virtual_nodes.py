@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import NamedTuple
 
 PROGRAMS = ("ip", "tc", "unshare", "nsenter", "setpriv", "munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo")
@@ -28,6 +29,7 @@ PATH = "/usr/sbin:/sbin:"
 NODES, RATE = 4, "1gbit"  # at most nine nodes; the rate of each, as `tc` reads it
 CPUS = 32  # of a node, as Slurm counts them; nothing is bound
 BURST = "128kb"  # two packets of the largest size that the kernel hands on in one piece
+Ended = subprocess.CompletedProcess[str]
 INSIDE = ("--net", "--uts", "--mount", "--pid")
 
 SLURM = """\
@@ -80,12 +82,9 @@ ip netns exec node{i} unshare --uts sh -c 'hostname node{i}; mount -t tmpfs tmpf
 
 def missing() -> str:
     """Why there can be no virtual nodes here; empty if there can be."""
-    absent = [program for program in PROGRAMS if shutil.which(program, path=PATH + os.environ["PATH"]) is None]
-    if absent:
+    if absent := [program for program in PROGRAMS if shutil.which(program, path=PATH + os.environ["PATH"]) is None]:
         return f"not installed: {', '.join(absent)} (Debian: slurm-wlm, munge, iproute2, util-linux)"
-    trial = (
-        "ip link add one type veth peer name two && tc qdisc add dev one root tbf rate 1gbit burst 128kb latency 1ms"
-    )
+    trial = "ip link add a type veth peer name b && tc qdisc add dev a root tbf rate 1gbit burst 128kb latency 1ms"
     made = subprocess.run(["unshare", *INSIDE, "--fork", "sh", "-c", trial], capture_output=True, text=True)
     return f"no network namespaces can be made and shaped: {made.stderr.strip()}" if made.returncode else ""
 
@@ -97,23 +96,11 @@ class Nodes(NamedTuple):
     environment: dict[str, str]
     inside: list[str]
 
-    def run(
-        self,
-        command: str,
-        *,
-        folder: Path | None = None,
-        seconds: float = 60.0,
-        check: bool = True,
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, command: str, *, folder: Path | None = None, seconds: float = 60.0, check: bool = True) -> Ended:
         """Runs a shell command on the head, and ends it with all it started after so many seconds."""
+        there = [*self.inside, "sh", "-c", f"cd {shlex.quote(str(folder or self.folder))}; {command}"]
         process = subprocess.Popen(
-            [*self.inside, "sh", "-c", f"cd {shlex.quote(str(folder or self.folder))}; {command}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.environment,
-            start_new_session=True,
+            there, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, text=True, env=self.environment, start_new_session=True
         )
         try:
             out, err = process.communicate(timeout=seconds)
@@ -123,7 +110,7 @@ class Nodes(NamedTuple):
             raise
         if check and process.returncode:
             raise RuntimeError(f"{command} ended with {process.returncode}:\n{out}{err}")
-        return subprocess.CompletedProcess(command, process.returncode, out, err)
+        return Ended(command, process.returncode, out, err)
 
 
 @contextlib.contextmanager
@@ -138,9 +125,7 @@ def started() -> Iterator[Nodes]:
         environment |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
         own = ["setpriv", "--pdeathsig", "KILL", "unshare", *INSIDE, "--fork", "--kill-child", "--mount-proc"]
         with open(folder / "log", "w") as log:
-            first = subprocess.Popen(
-                [*own, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
-            )
+            first = subprocess.Popen([*own, "sh", "-c", script], stdin=DEVNULL, stdout=log, stderr=log, env=environment)
         try:
             yield _ready(first, folder, environment)
         finally:

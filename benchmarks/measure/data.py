@@ -17,6 +17,7 @@ from meshfft.layout.padded_array import PaddedArray
 from meshfft.layout.storage import stored_on
 
 from ..common import noise, relative
+from ..rows import Values
 from ..timing import Call
 from .cases import Case, Task
 
@@ -76,8 +77,6 @@ class Place(NamedTuple):
     program: Path | None = None
 
 
-def ready(
-    call: Call, data: Data, facts: dict[str, Any] | None = None, read: Callable[[Any], Any] = lambda y: y
-) -> Prepared:
+def ready(call: Call, data: Data, facts: Values | None = None, read: Callable[[Any], Any] = lambda y: y) -> Prepared:
     """A call and the error of its first result, which `read` brings to the host in natural order."""
     return Prepared(call, data.error(read(call())), facts or {})

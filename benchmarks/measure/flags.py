@@ -27,6 +27,7 @@ CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a baseline's t
 VIRTUAL = 8  # CPU devices by default
 REAL, COMPLEX = ("float32", "float64"), ("complex64", "complex128")
 Ways = list[dict[str, str]]
+Rows = list[files.Values]
 
 
 class Asked(NamedTuple):
@@ -61,9 +62,7 @@ class Asked(NamedTuple):
             return list(known) if self.baselines == "all" else []
         return [flags.check_choice(word.strip(), known, "--baselines") for word in self.baselines.split(",")]
 
-    def run(
-        self, cases: Sequence[Case], devices: Sequence[jax.Device], program: Path | None = None
-    ) -> list[files.Values]:
+    def run(self, cases: Sequence[Case], devices: Sequence[jax.Device], program: Path | None = None) -> Rows:
         need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
         remedy = "give a smaller array, fewer --mesh or fewer --baselines"
         if not need <= free:
@@ -101,8 +100,7 @@ def start_devices(count: int | None, flag: str = "--mesh") -> list[jax.Device]:
     if count is None:
         return list(jax.devices())
     if len(found) < count:
-        there = f"there are {len(found)} {found[0].platform} devices"
-        raise ValueError(f"{flag} asks for {count} devices and {there}: give fewer")
+        raise ValueError(f"{flag} asks for {count} devices but there are {len(found)} {found[0].platform}: give fewer")
     return found[:count]
 
 

@@ -7,12 +7,11 @@ import contextlib
 import json
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from subprocess import PIPE
+from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ class MpiRanks(contextlib.ExitStack):
         super().__init__()
         self._start, self._environment = start, environment
         self._folder = Path(self.enter_context(tempfile.TemporaryDirectory()))
-        self._runs: dict[Case, tuple[subprocess.Popen[str], Path, Any]] = {}
+        self._runs: dict[Case, tuple[Popen[str], Path, Any]] = {}
 
     def prepare(self, case: Case, data: Data, turns: int = 0) -> Prepared:
         """Starts the ranks of a case, which plan and check it; a call is one transform, or several round trips."""
@@ -44,15 +43,13 @@ class MpiRanks(contextlib.ExitStack):
         run, log, first = self._runs[case]
         return Prepared(lambda: Seconds(_answer(run, log, f"{turns}\n")), first["error"], first["versions"])
 
-    def _started(self, case: Case, folder: str) -> tuple[subprocess.Popen[str], Path, Any]:
+    def _started(self, case: Case, folder: str) -> tuple[Popen[str], Path, Any]:
         grid = ",".join(map(str, [*case.mesh, *[1] * (len(case.task.shape) - len(case.mesh))]))
         program = [sys.executable, "-P", str(Path(__file__).with_name("mpi_rank.py"))]  # -P: its folder hides no module
         command = [*self._start, "-n", str(case.devices), *OPEN_MPI, *program, folder, grid, case.method]
         log = self._folder / f"{len(self._runs)}.log"
         with open(log, "w") as errors:
-            run = subprocess.Popen(
-                command, stdin=PIPE, stdout=PIPE, stderr=errors, text=True, bufsize=1, env=self._environment
-            )
+            run = Popen(command, stdin=PIPE, stdout=PIPE, stderr=errors, text=True, bufsize=1, env=self._environment)
         self.callback(_stop, run)
         return run, log, _answer(run, log)
 
@@ -65,7 +62,7 @@ class MpiRanks(contextlib.ExitStack):
         return str(folder)
 
 
-def _answer(run: subprocess.Popen[str], log: Path, asked: str = "") -> Any:
+def _answer(run: Popen[str], log: Path, asked: str = "") -> Any:
     assert run.stdin is not None and run.stdout is not None
     with contextlib.suppress(BrokenPipeError):  # they have ended; the log has the reason
         run.stdin.write(asked)
@@ -77,9 +74,9 @@ def _answer(run: subprocess.Popen[str], log: Path, asked: str = "") -> Any:
     raise RuntimeError(errors[-1] if errors else "the MPI ranks ended early")
 
 
-def _stop(run: subprocess.Popen[str]) -> None:
+def _stop(run: Popen[str]) -> None:
     try:
         run.communicate(timeout=30)
-    except (subprocess.TimeoutExpired, ValueError):  # ValueError: its input is closed already
+    except (TimeoutExpired, ValueError):  # ValueError: its input is closed already
         run.kill()
         run.wait()

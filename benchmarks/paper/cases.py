@@ -25,6 +25,7 @@ MEASURED = {
     2048: {"KDFT": 0.120, "FFT": 0.118},
     1024: {"KDFT": 0.0220, "FFT": 0.0148},
 }
+Lengths = tuple[int, ...]
 SIZES = tuple(MEASURED)
 POD, TABLE = "v3:32x32", "table-v3"  # the machine of Table I, and the name of its rows
 SHAPE = (4, 4, 128)  # the paper's computation shape (4, 4, n2) on the cores of its pod
@@ -38,8 +39,8 @@ class Scaling(NamedTuple):
     name: str
     title: str
     family: str
-    shape: tuple[int, ...]
-    cores: tuple[int, ...]
+    shape: Lengths
+    cores: Lengths
     block: tuple[int, int] | None  # mesh sizes that the paper keeps, z taking the other cores; None: any mesh
 
 
@@ -103,9 +104,7 @@ def cases(scalings: Sequence[Scaling] = SCALINGS, sizes: Sequence[int] = SIZES) 
             yield _case(TABLE, algorithm, (n,) * 3, POD, laid)
 
 
-def _case(
-    figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: str, mesh: tuple[int, ...] | None
-) -> Case:
+def _case(figure: str, algorithm: Algorithm, shape: Lengths, topology: str, mesh: Lengths | None) -> Case:
     """The case on that mesh; without one, where its algorithm is fastest, and fits if it fits on any."""
     if mesh is not None:
         made = plan(shape, mesh=AbstractMesh(mesh, ("x", "y", "z")), topology=topology, **algorithm.options)
