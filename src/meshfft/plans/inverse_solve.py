@@ -59,7 +59,7 @@ class Solution:
             accurate only relative to large ones.
         methods: how each dimension was solved.
         iterations: conjugate gradient steps along each dimension, over all
-            rounds. If these reach the limit, they did not converge; see the
+            rounds. A round that hits the limit did not converge; see the
             residual.
 
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4)))
