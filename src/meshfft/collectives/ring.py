@@ -56,7 +56,7 @@ def one_shuffle(
         wire: encoding, done once, of a shard that is an array or (re, im).
 
     Returns:
-        The sum, on every device, with that device's own `term`.
+        On each device, the sum that its own `term` gives.
 
     Raises:
         ValueError: two_way without prefetch: Algorithm 1 sends one way.

@@ -176,7 +176,7 @@ class NumpyFace:
         Returns:
             The rest, cut by the same mesh axes: a PaddedArray if these do not
             divide it, else a jax.Array. Every device receives the blocks with
-            its rows; an integer along a cut dimension sums.
+            its rows; an integer along a cut dimension takes a psum.
         """
         layout, mapped = self.layout, self._mapped()
         entries = entries_of(index, layout.shape)

@@ -51,11 +51,11 @@ def nufftn(
             `.radians` or `.field_of_view`.
         axes: the transformed dimensions, one for each coordinate; by default
             the last.
-        tol: largest error of a wave exp(..) at any point and sample: 1e-2 to
+        tol: largest error of a wave exp(..) at any point and pixel: 1e-2 to
             1e-6 (1e-12 in complex128). A value errs by at most tol times the
             sum of |x|; the L2 error is on average at most tol times the norm
             of the values, if phases of x are random.
-        sigma: cells of the fine grid per sample; by default 2, or the cheapest
+        sigma: cells of the fine grid per pixel; by default 2, or the cheapest
             of 2, 1.5 and 1.25 if tol >= 1e-3. A smaller sigma sends less, but
             needs wider windows.
         norm: as `fftn`, by the number of samples of the image.

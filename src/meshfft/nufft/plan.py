@@ -177,7 +177,7 @@ class ScatteredPlan(PointsPlan):
             w <- w / |I I^T w|        I: the interpolation, no transform
 
         Like quadrature weights, they sum to the part of the spectrum that the
-        points cover, so plan.adjoint(density * values) has the image's scale.
+        points cover, so the adjoint of weighted values has the image's scale.
 
         Source: Pipe and Menon, "Sampling density compensation in MRI", MRM
         1999.

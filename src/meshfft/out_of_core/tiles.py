@@ -166,7 +166,7 @@ class Passes:
 
     @property
     def peak_bytes(self) -> int:
-        """Modelled peak bytes of a process, with devices in its memory."""
+        """Modelled peak bytes of what `budget` bounds."""
         shared = self.device_budget is None
         chunks = (math.prod(step.chunk) * step.dtype.itemsize for step in self.steps)
         buffers = (buffer_bytes(self.budget, nbytes) for nbytes in chunks)

@@ -47,7 +47,7 @@ X = TypeVar("X", np.ndarray, Array)
 @dataclasses.dataclass(frozen=True)
 class Window:
     width: int
-    sigma: float  # cells of the fine grid per sample
+    sigma: float  # cells of the fine grid per pixel
     coefficients: tuple[float, ...]  # of q in t, the lowest first
     error: float  # relative RMS error of a 1-D transform, over points and modes
     worst: float  # largest relative error of any point and mode
