@@ -1,6 +1,6 @@
 """All-to-alls between four virtual nodes at 1 Gbit/s, in one stage and in two, exact and rounded, beside the plan.
 
-    node    one process of four CPU devices in a network namespace of its own; all nodes share the cores here
+    node    one process of four CPU devices in its own network namespace; all nodes share the cores here
     plan    priced by rates that are first measured between these nodes, as `meshfft measure` does
     gain    seconds of one stage over those of two, and of exact messages over those of int16 between nodes
 

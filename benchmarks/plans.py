@@ -1,4 +1,4 @@
-"""What plans print beside what the compiler says: bytes at the peak, and modelled seconds.
+"""Printed figures of plans beside the compiler's: bytes at the peak, and modelled seconds.
 
     peak      the compiler's argument, result and temporaries / plan.peak_bytes
     seconds   plan.seconds / the compiler's schedule, played (meshfft.inspect.aot.timeline), for TPUs alone

@@ -3,8 +3,8 @@
     regret = seconds of the plan / least seconds of the walks that the model ranks first to tenth
 
 All of one draw are interleaved. A walk priced at over HOPELESS times the plan is not run, and one that took over SLOW
-times as long as the fastest is not run again. `measured` is the same of the plan that effort="measure" chose by trials
-of its own. Draw i depends on the seed and i alone, as in `plans`.
+times the fastest's seconds is not run again. `measured` is the same of the plan that effort="measure" chose by separate
+trials. Draw i depends on the seed and i alone, as in `plans`.
 """
 
 import dataclasses

@@ -27,7 +27,7 @@ def modelled(cores: int, tol: float) -> Values:
     plan = mf.scattered_plan((256, 256), points, mesh=mesh, tol=tol, topology=slice_of(cores))
     price = {"fft": 0.0, "halo": 0.0, "lend": 0.0, "interpolate": 0.0, "values": 0.0}
     for (step, _), layout in zip(plan.walk.pairs, plan.walk.layouts, strict=False):
-        kind = next((kind for kind in price if step.name(layout).startswith(kind)), "fft")  # and what is around it
+        kind = next((kind for kind in price if step.name(layout).startswith(kind)), "fft")  # and its neighbours
         price[kind] += plan.machine.price(step.work(layout, 8, plan.machine.chip)) * 1e6
     row = {"cores": cores, "tol": tol, "sigma": plan.window.sigma, "imbalance": plan.imbalance}
     whole, placed = ((one.seconds or 0.0) * 1e6 for one in (plan, plan.owner))

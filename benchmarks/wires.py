@@ -1,7 +1,7 @@
 """Wires measured: time between two processes over loopback, and errors of each tier and wire.
 
 loopback: 256^3 over two processes of one CPU device, which talk over gloo, forward and back by every wire, interleaved.
-`--rate 2gbit` slows it down, in a network of its own (`unshare` and `tc`, on Linux).
+`--rate 2gbit` slows it down, in its own network (`unshare` and `tc`, on Linux).
 accuracy: lines cut over eight CPU devices, by dense products of every tier and by redistributions over every wire.
 """
 

@@ -1,4 +1,4 @@
-"""The table of baselines: what each can do, its variants, and its setup.
+"""The table of baselines: tasks, variants and setup of each.
 
 A baseline that is not installed, or does not do a task, is reported with the reason. Its variants include all that are
 likely to be its best, so a bad choice decides nothing.

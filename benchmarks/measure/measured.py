@@ -33,7 +33,7 @@ def measured(cases: Sequence[Case], rounds: int, place: Place, facts: Values) ->
 
 
 def name_of(row: Values) -> str:
-    """The library of a row, and what distinguishes its case from others of the library."""
+    """The library of a row, and what distinguishes its case within the library."""
     return " ".join(filter(None, (row["library"], row["method"], row["ring"], row["order"])))
 
 

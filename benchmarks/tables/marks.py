@@ -1,4 +1,4 @@
-"""Makes the rows of every part that has none of the present commit, and puts them into README.md and docs/.
+"""Makes the rows of every part that lacks them at this commit, and puts them into README.md and docs/.
 
 A page has them between marks, which readers do not see:
 

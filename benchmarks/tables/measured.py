@@ -215,7 +215,7 @@ def tolerance(rows: Sequence[Values]) -> Named:
 
 
 def gpu(rows: Sequence[Values]) -> Named:
-    """Rows of a GPU that was lent once, typed from what it printed."""
+    """Rows of a GPU that was lent once, typed from its output."""
     kinds = {name: list(same) for name, same in itertools.groupby(rows, lambda row: row["measured"])}
     lines = ([row["array"], *(f"{row[name]:.3g}" if name in row else NONE for name in GPU)] for row in kinds["fft"])
     yield "table gpu", markdown(("one H200, ms", "meshfft", "`jnp.fft`", "jaxDecomp", "modelled"), lines)

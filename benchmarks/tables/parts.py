@@ -27,7 +27,7 @@ PROGRAM = "dist_fft.py"  # of the paper's authors
 
 
 class Part(NamedTuple):
-    """Commands of `python -m`, what is made of their rows, minutes on two cores if measured, packages they need."""
+    """Commands of `python -m`, tables made of their rows, minutes on two cores if measured, packages they need."""
 
     name: str
     made: Callable[[Sequence[Values]], Named]

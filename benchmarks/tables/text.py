@@ -1,4 +1,4 @@
-"""Series of numbers by key, and tables as text: what a mark of a page can name."""
+"""Series of numbers by key, and tables as text, which marks of pages name."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple

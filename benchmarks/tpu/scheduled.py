@@ -53,7 +53,7 @@ def schedules(build: str, jobs: Sequence[Values], topology: str, dump: bool = Tr
 
 def compiled(build: Callable[..., Any], job: Values, topology: str, folder: str) -> Values:
     """The row of a job, in the process whose compiler dumps to a folder."""
-    for path in Path(folder).iterdir() if folder else ():  # what the last job dumped
+    for path in Path(folder).iterdir() if folder else ():  # the last job's dump
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     run, shapes = build(**job)
     chip, sharding = topology.partition(":")[0], SingleDeviceSharding(devices_of(topology)[0])

@@ -24,7 +24,7 @@ class Docstrings(griffe.Extension):
         """Spells out `**how`, as `help` does."""
         if "how" in func.parameters and func.parameters["how"].kind is griffe.ParameterKind.var_keyword:
             module = importlib.import_module(func.module.path)
-            within = func.path.removeprefix(func.module.path + ".")  # a method's name comes after its class's
+            within = func.path.removeprefix(func.module.path + ".")  # a method's name follows its class's
             shown = inspect.signature(operator.attrgetter(within)(module)).parameters.values()
             known = {one.name: one.annotation for one in func.parameters}
             func.parameters = griffe.Parameters(*(_parameter(one, known) for one in shown))

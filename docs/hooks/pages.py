@@ -173,7 +173,7 @@ def _parameters(parameters: Iterable[Any]) -> str:
 
 
 def measurements() -> Iterator[tuple[str, str]]:
-    """The tables of all rows there are: a page of what is measured, and one of what is modelled."""
+    """The tables of all rows there are: a page of measured ones, and one of modelled ones."""
     report = importlib.import_module("benchmarks.report")
     made = {}
     lines = ["# Rows\n\nEvery number in these pages is a row of `benchmarks/results`; each names its command.\n"]

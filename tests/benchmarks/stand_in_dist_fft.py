@@ -1,6 +1,6 @@
-"""A stand-in for the authors' `dist_fft.py`, with the signature of what the benchmark calls: not their program.
+"""A stand-in for the authors' `dist_fft.py`, with the signature that the benchmark calls: not their program.
 
-It gathers the whole dimension on every device, where theirs sends each what it needs.
+It gathers the whole dimension on every device, where theirs sends each device its part.
 """
 
 import einops  # noqa: F401  # theirs imports it too

@@ -1,4 +1,4 @@
-"""`python -m benchmarks guard`: what it calls worse."""
+"""`python -m benchmarks guard`: its verdicts."""
 
 import pytest
 

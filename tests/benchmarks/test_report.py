@@ -1,4 +1,4 @@
-"""Rows as tables: each run its own, what is modelled is called so, and harmless pages."""
+"""Rows as tables: each run has its own, modelled rows are called so, and pages are harmless."""
 
 from collections import Counter
 from html.parser import HTMLParser

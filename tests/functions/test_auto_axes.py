@@ -61,7 +61,7 @@ def test_values_shardings_and_collectives(name: str, other: str) -> None:
 
 @pytest.mark.parametrize("name", slow_but(["fftn"], FUNCTIONS))
 def test_the_table(name: str) -> None:
-    """Catches a cell of the page that says what is not so: a refusal, another reason, a wrong number, a gather."""
+    """Catches a wrong cell of the page: a refusal, another reason, a wrong number, a gather."""
     columns = tuple(itertools.chain(*GROUPS)) if name != "fftn" else (*OTHERS, *PLACES)
     refused = refusals(name, columns)
     assert (name in EVERYWHERE) == (not refused)
@@ -200,7 +200,7 @@ def test_the_inverse_at_points() -> None:
 
 
 def test_a_spec_for_the_result() -> None:
-    """Catches a result that is not cut as it is told, a wrong derivative, and a gather of what moves."""
+    """Catches a result that is not cut as asked, a wrong derivative, and a gather of what moves."""
     x, ct = noise((4, 6, 12), "float32"), noise((4, 6, 7), seed=1)
 
     def both(x: Array) -> Any:

@@ -1,4 +1,4 @@
-"""jax.numpy.fft by meshfft, for programs that call it: what is sharded, what stays JAX's, and that it ends."""
+"""jax.numpy.fft by meshfft, for programs that call it: sharded arrays, JAX's own functions, and its end."""
 
 import inspect
 from typing import Any

@@ -153,7 +153,7 @@ def _permute(pairs: str, step: int) -> str:
 
 
 def test_a_permute_costs_what_its_pairs_load() -> None:
-    """Catches a permute priced as the ring of its step: that step may have none, and its devices may lie far apart."""
+    """Catches a permute priced as the ring of its step: that step may have none, and its devices may be far apart."""
     plan = mf.plan((64, 64), mesh=AbstractMesh((4, 4), ("x", "y")), topology="v5e:4x4", method="transpose")
     first = next(j for j, step in enumerate(plan.walk.steps) if not step.dims)
     chip, network = plan.machine.chip, plan.machine.network

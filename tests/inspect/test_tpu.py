@@ -52,7 +52,7 @@ def test_hops_have_products_under_them() -> None:
 
 
 def test_the_printed_call_makes_the_mesh_of_the_plan() -> None:
-    """Catches a call of `create_hybrid_device_mesh` or `make_mesh` whose devices lie otherwise than was planned for."""
+    """Catches a call of `create_hybrid_device_mesh` or `make_mesh` whose devices have other places than in the plan."""
     found = _compiled("meshes", "2*v5e:2x2")
     assert all(found.values()) and any("hybrid" in call for call in found), found
     assert all(_compiled("meshes", "v3:2x2").values())
@@ -60,7 +60,7 @@ def test_the_printed_call_makes_the_mesh_of_the_plan() -> None:
 
 @pytest.mark.parametrize("topology", ["2*v5e:2x2", "4*v5p:2x2x1"])
 def test_bytes_between_slices_are_those_of_the_plan(topology: str) -> None:
-    """Catches slices priced as one torus, and a program that sends more through the hosts than its plan says."""
+    """Catches slices priced as one torus, and a program that sends more through the hosts than its plan counts."""
     for method, found in _compiled("slices", topology).items():
         assert found["counts"] == found["plan"], (method, found)
         assert found["between"] == found["priced"] > 0, (method, found)

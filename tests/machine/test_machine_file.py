@@ -1,4 +1,4 @@
-"""Machine files: what `meshfft measure` writes, what plans take from it, and what is refused."""
+"""Machine files: what `meshfft measure` writes, what plans take from it, and refusals."""
 
 import dataclasses
 import json

@@ -43,7 +43,7 @@ def _counted(network: Network, pairs: list[tuple[int, int]], sharing: int) -> tu
 
 @pytest.mark.parametrize(("name", "sizes"), [("4*h100:8", (32,)), ("2*cpu:6", (3, 4)), ("3*a100:4", (4, 3))])
 def test_loads_are_those_of_every_message(name: str, sizes: tuple[int, ...]) -> None:
-    """Catches messages counted on the wrong level, and adapters that share what they do not, or do not share."""
+    """Catches messages counted on the wrong level, and adapters that share a link by mistake, or do not share one."""
     for outside in [machine.network.outside for machine in placements(topology(name), _mesh(sizes)) if machine.network]:
         network = _network(name, sizes, outside)
         size = len(network.order.array.ravel()) // network.several
@@ -108,7 +108,7 @@ def test_orders_are_those_of_hybrid_meshes(outside: tuple[int, ...]) -> None:
 
 
 def test_a_mesh_of_other_devices_is_refused() -> None:
-    """Catches a mesh whose axes lie on other links than was planned for, without a word."""
+    """Catches a mesh whose axes use other links than planned, without a word."""
     plan = mf.plan((8, 8), mesh=AbstractMesh((2, 4), ("x", "y")), topology="2*cpu:4")
     with pytest.raises(ValueError, match="planned for 2 hosts of cpu devices, given 1: plan for the given devices"):
         plan.device_mesh()

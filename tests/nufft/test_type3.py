@@ -49,7 +49,7 @@ def loss(c: Array, x: Array, s: Array, **how: Any) -> Array:
 def test_sums_and_gradients_of_shards(kind: AxisType) -> None:
     """Catches a middle, a factor or a slope of another dimension, and a gather of values; points are sharded, too.
 
-    Under Auto axes, where no `spec=` says how c is cut, every device gets all coordinates.
+    Under Auto axes, where no `spec=` shows how c is cut, every device gets all coordinates.
     """
     c, x, s = drawn(40, 24, 2)
     devices, cut = mesh((2, 4), kind), P(("x", "y"))

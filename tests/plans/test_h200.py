@@ -1,4 +1,4 @@
-"""Plans for GPUs beside what one NVIDIA H200 showed (benchmarks/results/gpu.jsonl)."""
+"""Plans for GPUs beside measurements of one NVIDIA H200 (benchmarks/results/gpu.jsonl)."""
 
 import math
 from pathlib import Path

@@ -102,7 +102,7 @@ def test_a_call_on_a_numpy_array_is_over_when_it_returns(axes: tuple[int, ...] |
 
 
 def test_a_new_shape_compiles_one_program(caplog: pytest.LogCaptureFixture) -> None:
-    """Catches a program of its own that only copies a NumPy array: it doubles the time of a first call."""
+    """Catches a separate program that only copies a NumPy array: it doubles the time of a first call."""
     with jax.log_compiles(), caplog.at_level("WARNING"):
         mf.ifft(np.ones((3, 37)))
     assert sum("Finished XLA compilation" in record.message for record in caplog.records) == 1, caplog.text

@@ -1,4 +1,4 @@
-"""Plans to the lowest modes: values, inverses, gradients, what is sent, the search, wavenumbers, refusals."""
+"""Plans to the lowest modes: values, inverses, gradients, bytes sent, the search, wavenumbers, refusals."""
 
 from collections.abc import Callable
 from typing import Any
@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusals(case: str) -> None:
-    """Catches modes that there are not, and modes of what has none."""
+    """Catches more modes than exist, and modes of transforms without any."""
     how, kind, words = REFUSED[case]
     with pytest.raises(kind, match=words):
         mf.plan((16,), mesh=AbstractMesh((2,), ("x",)), **how)

@@ -44,7 +44,7 @@ def _problem(shape: tuple[int, ...], sizes: dict[str, int], goal: bool) -> Probl
 def _every(
     problem: Problem, layout: Layout, done: frozenset[int], most: float, before: tuple[Any, ...]
 ) -> Iterator[float]:
-    """The prices of all walks below `most` that come to no node twice, by brute force."""
+    """The prices of all walks below `most` that visit no node twice, by brute force."""
     todo = problem.todo(done)
     if not todo and (layout == problem.goal if problem.goal else layout.tail):
         yield 0.0
@@ -58,7 +58,7 @@ def _every(
 
 @pytest.mark.parametrize(("shape", "sizes"), [((64, 48), {"x": 2}), ((12, 35), {"x": 3}), ((16, 8, 12), {"x": 2})])
 def test_ranks_are_the_cheapest_walks(shape: tuple[int, ...], sizes: dict[str, int]) -> None:
-    """Catches a walk that is lost as a second way to some node, one that goes round in a circle, and two alike."""
+    """Catches a walk that is lost as a second way to some node, one that runs in a circle, and two alike."""
     problem = _problem(shape, sizes, goal=True)
     found = [sum(_prices(problem, steps)) for steps in search(problem, 5)]
     assert found[0] == pytest.approx(cheapest(problem), rel=1e-9) and len(found) == 5
@@ -166,7 +166,7 @@ def test_no_run_follows_one_of_another_walk(folder: Path) -> None:
 
 
 def test_walks_are_run(folder: Path) -> None:
-    """Catches seconds that are not of the walks: one fails here and cannot be chosen, and if all fail it is said."""
+    """Catches seconds that are not of the walks, a choice of one that fails, and no word if all fail."""
     x, run = noise((15, 11)), cast(Any, Plan.__call__)
     first = mf.plan(x.shape, mesh=mesh((2, 2)))
 
@@ -238,6 +238,6 @@ def test_processes_take_the_choice_of_the_first(how: str) -> None:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
     runs = [subprocess.Popen([*command, str(j), address, how], **pipes) for j in (0, 1)]
     said = [run.communicate(timeout=240) for run in runs]
-    first, second = (out.strip().splitlines()[-1:] for out, _ in said)  # after what the network library writes
+    first, second = (out.strip().splitlines()[-1:] for out, _ in said)  # after the network library's lines
     assert first == second and first[0].startswith("True "), said
     assert how == "run" or "0.1, 0.3, 0.2" in first[0]

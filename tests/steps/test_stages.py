@@ -1,4 +1,4 @@
-"""All-to-alls in two stages: what one stage does, with fewer and larger messages between domains."""
+"""All-to-alls in two stages: the result of one stage, with fewer and larger messages between domains."""
 
 import dataclasses
 import itertools
@@ -35,7 +35,7 @@ CASES = {
 }
 
 
-TYPES = {"exact": ["c64", "c64"], "int16": ["u32", "u32"], "outer=int16": ["c64", "u32"]}  # what each stage sends
+TYPES = {"exact": ["c64", "c64"], "int16": ["u32", "u32"], "outer=int16": ["c64", "u32"]}  # of elements, by stage
 
 
 def _walks(name: str, wire: str = "exact") -> tuple[Walk, Walk]:
@@ -59,7 +59,7 @@ def _types(program: jax.stages.Compiled) -> list[str]:
     [*itertools.product(CASES, ["exact", "int16"]), *itertools.product(["in turn", "two axes"], ["outer=int16"])],
 )
 def test_two_stages_are_one(name: str, wire: str) -> None:
-    """Catches a share that goes to the wrong device of the right domain, stages that are no transposes, and an inner
+    """Catches a share sent to the wrong device of the right domain, stages that are no transposes, and an inner
     stage over the wire of the outer one."""
     (shape, sizes, *_), (once, twice) = CASES[name], _walks(name, wire)
     where = mesh(sizes)
@@ -114,7 +114,7 @@ def test_the_search_takes_two_stages_for_small_messages() -> None:
 
 
 def test_rings_that_differ_go_in_one_stage() -> None:
-    """Catches stages of one ring used for another, whose devices lie otherwise."""
+    """Catches stages of one ring used for another, whose devices are placed otherwise."""
     domains = Order.of(np.array([[0, 0, 1, 1], [0, 1, 0, 1]]))
     network = Network(None, Order.of(np.arange(8).reshape(2, 4)), ("x", "y"), domains=domains)
     machine = dataclasses.replace(machine_of(None, "cpu"), network=network)
@@ -123,7 +123,7 @@ def test_rings_that_differ_go_in_one_stage() -> None:
 
 
 def test_a_transform_on_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a transform that is wrong, or gathers, where devices of one mesh lie on several hosts."""
+    """Catches a transform that is wrong, or gathers, where devices of one mesh belong to several hosts."""
     where = mesh((8,))
     network = Network(None, Order.of(np.arange(8) % 4), ("x",), "given", Order.of(np.arange(8) // 4), 0)
     machine = dataclasses.replace(machine_of(where), network=network)

@@ -139,7 +139,7 @@ def profile(
     rows: Annotated[Path | None, flags.option("FILE", "Write the rows here, as JSON lines.")] = None,
     as_json: flags.JsonFlag = False,
 ) -> None:
-    """Show where the time goes: products, FFTs, permutes, all-to-alls, copies and idling of every step.
+    """Show how the time is spent: products, FFTs, permutes, all-to-alls, copies and idling of every step.
 
     Runs on accelerators if there are enough of them, else on CPU devices that
     share the cores. An existing figure or file of rows is replaced.

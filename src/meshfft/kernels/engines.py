@@ -29,5 +29,5 @@ def offered(lines: Lines, site: Site, of_reals: bool = False) -> Iterator[Offer]
 
 
 def least(rows: int, points: float, nbytes: int, site: Site) -> list[Work]:
-    """Lower bounds on the work of one dimension, of which the lowest holds."""
+    """Lower bounds on the work of one dimension; the lowest holds."""
     return [work for kind in ENGINES if (work := kind.least(rows, points, nbytes, site)) is not None]

@@ -97,7 +97,7 @@ def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
 
 
 def varying(values: Sequence[ArrayLike], axes: frozenset[str]) -> list[Array]:
-    """The values, marked as varying over these Manual axes and over each other's."""
+    """The values, marked as varying over these Manual axes and those of all values."""
     union = axes.union(*map(varies_over, values))
     return [lax.pcast(value, tuple(sorted(union - varies_over(value))), to="varying") for value in values]
 

@@ -27,7 +27,7 @@ from ..operators.matrices import Logarithm, limbs_of
 from ..operators.points import PointValues, Unit, turns_of
 from ..operators.transform import integers
 
-NEAR = 64 * math.pi  # radians up to which division by 2 pi errs by at most 1e-14 turns
+NEAR = 64 * math.pi  # radians; up to here division by 2 pi errs by at most 1e-14 turns
 
 
 @jax.tree_util.register_dataclass

@@ -87,7 +87,7 @@ def invert(
 ) -> Inverse:
     """The matrix from values at the points to the samples.
 
-    Without weights there is none if M < N, if fewer than N points differ, or if float64 overflows.
+    Without weights no inverse exists if M < N, if fewer than N points differ, or if float64 overflows.
     """
     _check_weights(tikhonov, truncation)
     turns = np.asarray(turns, np.float64)

@@ -52,7 +52,7 @@ whole_p.multiple_results = True
 def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
     """The function; where JAX hides how an array is cut, its call is one equation.
 
-    The first `arrays` parameters are arrays, the others only if they are traced. `linear`: it is linear in the first.
+    The first `arrays` parameters are arrays, the rest only if they are traced. `linear`: it is linear in the first.
     """
     names = tuple(inspect.signature(function).parameters)[:arrays]
 
@@ -165,7 +165,7 @@ def _lower(*values: Array, work: DeferredWork, devices: ClosedJaxpr) -> list[Arr
         infer,
         **_rule(work, [*(x.shape for x in values), *(x.shape for x in work.results)]),
     )
-    # JAX's compilation cache may tell calls of these shapes apart only by this.
+    # JAX's compilation cache may distinguish calls of these shapes only by this.
     with set_xla_metadata(meshfft=work.name(tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in values))):
         results = cast(list[Array], call(*values))
     told = work.told or (None,) * len(results)

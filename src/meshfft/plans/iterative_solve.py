@@ -91,7 +91,7 @@ def solved_line(
 
 
 def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
-    """The layout with a dimension's axes moved to others, if that needs little padding."""
+    """The layout with a dimension's axes moved elsewhere, if that needs little padding."""
     mapped, cuts = mapped_axes(mesh), layout.cuts[dim]
     if layout.parts[dim] == 1 or (mapped and mapped != set(axis_sizes(mesh))):
         return layout  # mapped axes cut first, which not every layout allows
@@ -109,7 +109,7 @@ def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
 
 @functools.partial(jax.jit, static_argnums=2)
 def _solve(given: Planes, numbers: SolveNumbers, line: Line) -> tuple[Planes, Array]:
-    """Rounds of refinement, of which only the last is differentiated."""
+    """Rounds of refinement; only the last is differentiated."""
     fixed, samples = lax.stop_gradient(numbers), lax.stop_gradient(given)
     x, count = _corrected(None, samples, fixed, line)
     for _ in range(line.rounds - 2):

@@ -1,4 +1,4 @@
-"""Passes of kernels over memory: which lines have kernels, and what the first pass reads and the last one writes.
+"""Passes of kernels over memory: lines with kernels, and the form that the first pass reads and the last one writes.
 
     planes or pieces -> kernels -> planes or (parts, planes, *sizes)
 
@@ -88,7 +88,7 @@ def is_direct(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> boo
 
 
 def passes_between(shape: Shape, dims: Sequence[int], room: int, ports: Ports) -> list[tuple[KernelPass, Ports]]:
-    """The first pass transforms the dimension that came in pieces, the last pass the one that is sent in parts."""
+    """The first pass transforms the dimension received in pieces, the last pass the one that is sent in parts."""
     came, sent = (None if port is None else port[0] for port in (ports.came, ports.sent))
     order = sorted(passes(shape, dims, room), key=lambda one: (sent in one.dims) - (came in one.dims))
     first, last = ports._replace(sent=None), Ports(sent=ports.sent)

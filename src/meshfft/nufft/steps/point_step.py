@@ -110,7 +110,7 @@ class CoordinateStep(PointStep):
 
     @property
     def linear(self) -> bool:
-        """False for float coordinates, in which the step is not linear."""
+        """False for float coordinates: the step is not linear in them."""
         return self.unit is None
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
