@@ -223,8 +223,8 @@ class ScatteredPlan(PointsPlan):
         return NormalPlan(forward, transformed(forward, q, self.walk.scale**2))
 
     def check(self, points: Scattered) -> Checked:
-        """Displacements of points from the plan's, on the host: under `jit`
-        they may be up to `slack` cells.
+        """Displacements of points from the plan's, on the host; calls accept
+        up to `slack` cells.
 
         Raises:
             ValueError: another number of points or coordinates.
