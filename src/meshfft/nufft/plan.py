@@ -55,7 +55,7 @@ class ScatteredPlan(PointsPlan):
         grid: cells of the fine grid along each of these.
         window: the window of the interpolation.
         load: number of points that each device owns.
-        slots: for each point its slot among those of all devices.
+        slots: each point's place in the plan's order, over all devices.
         window_alone: the walk from values in the plan's order to the fine grid
             and back.
         remake: a function that plans the same points with other options.
