@@ -112,7 +112,7 @@ class ScatteredPlan(PointsPlan):
     def __call__(
         self, x: AnyArray, *, placed: bool = False, points: Scattered | None = None, donate: bool = False
     ) -> Any:
-        """The values of an image in `in_layout`, in `out_layout`.
+        """Maps an image in `in_layout` to values in `out_layout`.
 
         Args:
             x: the image.
