@@ -59,7 +59,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: D
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """The frequency of each of the n // 2 + 1 outputs of a transform of n real
-    samples, as numpy.fft.rfftfreq. The mesh axes must divide them.
+    samples, as numpy.fft.rfftfreq. Mesh axes must divide n // 2 + 1.
 
         f = [0, 1, ..., n // 2] / (n d)
 
