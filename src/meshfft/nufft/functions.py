@@ -67,7 +67,7 @@ def nufftn(
             keeps it sharded as the image.
         capacity: for points that JAX traces. None sends the fine grid to them.
             A number sends the points to the owners of their cells, in
-            `capacity` times the slots that evenly spread points need. Points
+            `capacity` times the slots needed by evenly spread points. Points
             without a slot have the value NaN, and make the adjoint image NaN.
         precision: "float32" or "float64"; by default that of the image.
         other options: as `fftn`. The error of lossy messages, which
