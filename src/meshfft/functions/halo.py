@@ -27,7 +27,7 @@ def halo(
 ) -> Transformed:
     """Each device's block, extended by cells of the neighbouring blocks.
 
-        block [b] -> [before + b + after]   along every axis, corners included
+        block [b] -> [before, b, after]   along every axis, corners included
 
     The result has n + p (before + after) cells along an axis of n cells in p
     blocks; inside `shard_map` it is the device's extended block. A periodic
@@ -73,7 +73,7 @@ def add_halo(
     """The adjoint of `halo`: adds each cell around a device's block to the
     neighbour's cell that it copies, and drops it.
 
-        [before + b + after] -> block [b]   along every axis
+        [before, b, after] -> block [b]   along every axis
 
     Use it when devices have added values, such as masses of particles, to cells
     of their halos.
