@@ -55,8 +55,8 @@ def passes(
 
     Args:
         shape: logical shape of the array.
-        budget: bytes of the array that a process may hold; JAX, Python and
-            compiled programs are not counted.
+        budget: the limit of that peak, in bytes; JAX, Python and compiled
+            programs are not counted.
         device_budget: bytes that each device may hold, if devices have
             separate memories; `budget` is then the host's.
         mesh: mesh of the devices of one process, concrete or abstract; it cuts
