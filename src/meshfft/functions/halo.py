@@ -70,8 +70,8 @@ def add_halo(
     periodic: bool | Sequence[bool] = True,
     spec: Spec | None = None,
 ) -> Transformed:
-    """The adjoint of `halo`: adds each cell around a device's block to the
-    neighbour's cell that it copies, and drops it.
+    """The adjoint of `halo`: removes each block's outer cells, and adds them to
+    the neighbours that own them.
 
         [before, b, after] -> block [b]   along every axis
 

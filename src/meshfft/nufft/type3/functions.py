@@ -76,8 +76,8 @@ def nufftn_type3(
             another number of coordinates, points traced by `jit` without
             space_bandwidth.
 
-    Costs a fine grid of 4 sigma^2 X S cells along each dimension with
-    |x - x0| <= X and |s - s0| <= S, and two windows. Differentiable in c,
+    Costs two windows and a fine grid of 4 sigma^2 X S cells along each
+    dimension, |x - x0| <= X, |s - s0| <= S. Differentiable in c,
     positions and frequencies to any order, with full accuracy: a gradient
     costs two sums of batch 1 + d.
 
