@@ -104,9 +104,9 @@ def jnp_fft() -> Iterator[None]:
     do not change.
 
     Arguments, types and results are those of `jax.numpy.fft`. Its own functions
-    still transform replicated and single-device arrays, blocks in a
-    `shard_map`, and arrays whose result would be padded (except in `jit` under
-    Auto axes).
+    still transform blocks in a `shard_map` and, except in `jit` under Auto
+    axes, arrays that are replicated, on one device, or whose result would be
+    padded.
 
     Raises:
         ValueError, TypeError: in the block, as `jax.numpy.fft` and `fftn`.
