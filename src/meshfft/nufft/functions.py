@@ -176,8 +176,8 @@ def scattered_plan(
         shape: logical shape of the image, with its batch dimensions (coils).
         points: where the spectrum is sampled.
         mesh, spec: as `plan`.
-        axes, tol, sigma, norm, origin, and options: as `nufftn`; `solve` and
-            `normal` always send exact messages.
+        axes, tol, sigma, norm, origin, and options: as `nufftn`. The plan's
+            `normal`, and the iterations of its `solve`, send exactly.
         slack: cells of the fine grid by which traced points may move.
         balance: whether devices with more points than the mean lend tiles of
             the grid to other devices; by default if devices have separate
