@@ -65,8 +65,8 @@ def kdftn(
     Returns:
         The spectrum, sharded as `x` if its mesh axes divide the numbers of
         points. At Scattered points the values, batch dimensions first; each
-        mesh axis of transformed dimensions, outermost first, cuts the first
-        dimension of the points that it divides (a PaddedArray if it divides
+        mesh axis of transformed dimensions, outermost first, cuts the first of
+        the points' dimensions that it divides (a PaddedArray if it divides
         none).
 
     Raises:

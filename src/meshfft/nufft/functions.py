@@ -177,7 +177,7 @@ def scattered_plan(
         points: where the spectrum is sampled.
         mesh, spec: as `plan`.
         axes, tol, sigma, norm, origin, and options: as `nufftn`. The plan's
-            `normal`, and the iterations of its `solve`, send exactly.
+            `normal`, and the iterations of its `solve`, ignore `wire`.
         slack: cells of the fine grid by which traced points may move.
         balance: whether devices with more points than the mean lend tiles of
             the grid to other devices; by default if devices have separate
