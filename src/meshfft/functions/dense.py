@@ -132,7 +132,8 @@ def ikdftn(
             `kdftn`; Scattered points use a ring only off the unit circle.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along
             each axis instead.
-        truncation: drop singular values below this fraction of the largest.
+        truncation: drop singular values below this fraction of the largest. As
+            tikhonov, it needs known points.
         method: "direct", "iterative" or "auto".
         tol: relative residual of the normal equations at which iterations stop;
             by default 1e-6, or 1e-13 in complex128.

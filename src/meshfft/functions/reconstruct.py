@@ -89,13 +89,14 @@ def reconstruct(
             shape, mesh, spec, tol and origin.
         shape: pixels of the image along each dimension.
         maps: S, complex (coils, *shape); None finds an image for every coil.
-        iterations: steps of conjugate gradients; ADMM takes 5 in a round.
+        iterations: steps of conjugate gradients; for ADMM in whole rounds of 5.
         density: rounds of Pipe and Menon's weights; steps start at the weighted
             adjoint, or at zero if 0.
         l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv and
-            wavelet (only one may be nonzero) also relative to the start's
-            brightest pixel.
-        mesh, spec: sharding of images (coils, *shape); must divide them.
+            wavelet (one of them, on Auto axes, with density > 0) also relative
+            to the start's brightest pixel.
+        mesh, spec: sharding of images (coils, *shape), by default of the first
+            dimensions; must divide them.
         tol: relative error of A, 1e-2 to 1e-6, or to 1e-12 in complex128.
         origin: "centre", pixels count from -(N // 2), or "corner", from 0.
         report: called with the part of the work ("normal operator", "adjoint",

@@ -29,7 +29,7 @@ from ..plans.plan import Plan
 from .hlo import Collective, KernelRuns, Spent, cycles, every_collective, kernels, program_of
 from .schedule import Instruction, Item, Program, executed, nested
 
-# Seconds of one core, about the least and most in benchmarks/results/compile.jsonl, of the KDFT (True) and others.
+# About the least and most seconds in benchmarks/results/compile.jsonl, of the KDFT (True) and others.
 COMPILING = {True: (140.0, 140.0), False: (18.0, 230.0)}
 
 

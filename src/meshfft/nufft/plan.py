@@ -177,7 +177,8 @@ class ScatteredPlan(PointsPlan):
             w <- w / |I I^T w|        I: the interpolation, no transform
 
         Like quadrature weights, they sum to the part of the spectrum that the
-        points cover, so the adjoint of weighted values has the image's scale.
+        points cover, so the image has its scale in
+        `plan.adjoint(plan.restore(weights) * values)`.
 
         Source: Pipe and Menon, "Sampling density compensation in MRI", MRM
         1999.

@@ -52,11 +52,11 @@ class Solution:
     Attributes:
         value: the array whose transform was given.
         residual: ||X - V x|| / ||X|| of the x returned.
-        conditions: 2-norm condition number of each dimension's matrix, within
-            10 %, its columns scaled by the mean radius to the power n. A
-            relative error of X may be larger by this factor in x or, off the
-            unit circle, in x_n r^-n (r: mean radius), whose small entries are
-            accurate only relative to large ones.
+        conditions: 2-norm condition number of each dimension's matrix (or
+            regularised inverse), within 10 %, its columns scaled by r^n for
+            the mean radius r. A relative error of X may be larger by this
+            factor in x or, off the unit circle, in x_n r^-n, whose small
+            entries are accurate only relative to large ones.
         methods: how each dimension was solved.
         iterations: conjugate gradient steps along each dimension, over all
             rounds. A round that hits the limit did not converge; see the
