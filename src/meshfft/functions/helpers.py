@@ -59,11 +59,11 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: D
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """The frequency of each of the n // 2 + 1 outputs of a transform of n real
-    samples, as numpy.fft.rfftfreq. Mesh axes must divide n // 2 + 1.
+    samples, as numpy.fft.rfftfreq.
 
         f = [0, 1, ..., n // 2] / (n d)
 
-    Arguments and errors as `fftfreq`.
+    Arguments and errors as `fftfreq`; shards must divide n // 2 + 1.
 
     >>> mf.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]

@@ -177,8 +177,8 @@ class ScatteredPlan(PointsPlan):
             w <- w / |I I^T w|        I: the interpolation, no transform
 
         Like quadrature weights, they sum to the part of the spectrum that the
-        points cover, so the image has its scale in
-        `plan.adjoint(plan.restore(weights) * values)`.
+        points cover, so `plan.adjoint(plan.restore(weights) * values)` has the
+        image's scale.
 
         Source: Pipe and Menon, "Sampling density compensation in MRI", MRM
         1999.
