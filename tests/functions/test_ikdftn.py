@@ -178,11 +178,21 @@ def test_what_cannot_be_inverted_is_refused() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "bf16x6"])
 def test_traced_points_are_refused(precision: str) -> None:
-    """Catches an error from a cache, where the reader needs to know that such an inverse takes numbers."""
+    """Catches an error from a cache, where the reader needs to know that such an inverse takes numbers, and remedies
+    that are refused in turn.
+    """
     x = jnp.asarray(noise((8,)))
-    how: Any = {"precision": precision, "method": "direct"}
-    with pytest.raises(ValueError, match=r"the points are traced: .*give them as NumPy arrays"):
-        jax.jit(lambda t: mf.ikdftn(x, Points.turns(t), **how).value)(jnp.arange(8.0) / 8)
+
+    def solve(t: Array, **how: Any) -> Any:
+        return mf.ikdftn(x, Points.turns(t), precision=precision, **how).value
+
+    for how, remedy in (
+        ({"method": "direct"}, "give NumPy arrays, or use method='iterative'"),
+        ({"tikhonov": 0.1}, "give NumPy arrays, or leave out tikhonov and truncation"),
+        ({"s": 9}, "take more, or give tikhonov= and points that are not traced"),
+    ):
+        with pytest.raises(ValueError, match=remedy):
+            jax.jit(functools.partial(solve, **how))(jnp.arange(8.0) / 8)
     with pytest.raises(ValueError, match="5000 points of 5000 unknowns are traced and off the unit circle"):
         jax.jit(lambda r: mf.ikdftn(jnp.ones(5000), Points.turns(np.zeros(5000), r)).value)(jnp.full(5000, 0.9))
 

@@ -26,6 +26,7 @@ from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered, known_kind
 from ..nufft.solvers import INNER, LeastSquares, descent, dot, of_unit, over, penalised, relative
 from ..numerics.dtypes import complex_dtype
+from ..numerics.split_complex import split
 from ..operators.transform import integers, is_integer, reals
 from .shard import shard
 
@@ -255,7 +256,7 @@ def _problem(
 
 def _of_size_one(x: Array) -> tuple[Array, float]:
     """x / u of size about 1, and the power of two u: squares of 1e-20 or 1e20 leave single precision."""
-    size = float(jnp.max(jnp.maximum(jnp.abs(x.real), jnp.abs(x.imag)), initial=0))
+    size = max(float(jnp.max(jnp.abs(part), initial=0)) for part in split(x))
     unit = 2.0 ** max(-MOST_EXPONENT, min(MOST_EXPONENT, math.frexp(size)[1]))
     return ended(x * (1 / unit)), unit
 

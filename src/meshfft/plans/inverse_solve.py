@@ -59,8 +59,8 @@ class Solution:
             entries are accurate only relative to large ones.
         methods: how each dimension was solved.
         iterations: conjugate gradient steps along each dimension, over all
-            rounds. A round that hits the limit did not converge; see the
-            residual.
+            rounds of refinement. A round that takes the most it may did not
+            converge; see the residual.
 
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4)))
     >>> found.methods, found.condition
@@ -204,7 +204,8 @@ def _settled(system: System, j: int, eps: float) -> float | None:
     dim, matrix = system.forward.dims[j], system.forward.matrices[j]
     points, size = system.points[j], system.goal.shape[dim]
     if matrix.rows < size:
-        raise ValueError(f"axis {dim} has {matrix.rows} samples of {size} unknowns: take more, or give tikhonov=")
+        also = "" if points is None or points.known else " and points that are not traced"
+        raise ValueError(f"axis {dim} has {matrix.rows} samples of {size} unknowns: take more, or give tikhonov={also}")
     if points is None or not points.known:
         return None
     condition = condition_number(about_the_circle(points)[0], size)
@@ -238,14 +239,11 @@ def _rounds(condition: float | None, eps: float) -> int:
 
 
 def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
-    forward, dtype = system.forward, system.dtype
+    forward, dtype, weights = system.forward, system.dtype, (system.tikhonov, system.truncation)
     if any(points is not None and not points.known for points in system.points):
-        raise ValueError(
-            "the points are traced: an inverse is computed from numbers, so give them as NumPy arrays, "
-            "or use method='iterative'"
-        )
+        other = "use method='iterative'" if weights == (None, None) else "leave out tikhonov and truncation"
+        raise ValueError(f"the points are traced, an inverse needs numbers: give NumPy arrays, or {other}")
     sizes = tuple(system.goal.shape[d] for d in forward.dims)
-    weights = (system.tikhonov, system.truncation)
     pairs = [_invert(*one, *weights) for one in zip(system.points, forward.matrices, sizes, strict=True)]
     matrices, inverses = tuple(matrix for matrix, _ in pairs), [inverse for _, inverse in pairs]
     if weights == (None, None):
