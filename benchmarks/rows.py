@@ -92,8 +92,7 @@ def commit() -> str:
 
 def _changed_code(one: str) -> bool:
     """Whether a commit changed more than docstrings and comments. A merge did."""
-    _, *parents = _git("rev-list", "--parents", "-1", one).split()
-    if len(parents) != 1:
+    if len(parents := _git("rev-list", "--parents", "-1", one).split()[1:]) != 1:
         return True
     changes = _git("diff", "--name-status", "--no-renames", *parents, one, "--", *CODE).splitlines()
     return any(kind != "M" or _code(one, name) != _code(parents[0], name) for kind, name in map(str.split, changes))

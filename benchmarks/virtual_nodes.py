@@ -84,7 +84,8 @@ def missing() -> str:
     """Why there can be no virtual nodes here; empty if there can be."""
     if absent := [program for program in PROGRAMS if shutil.which(program, path=PATH + os.environ["PATH"]) is None]:
         return f"not installed: {', '.join(absent)} (Debian: slurm-wlm, munge, iproute2, util-linux)"
-    trial = "ip link add a type veth peer name b && tc qdisc add dev a root tbf rate 1gbit burst 128kb latency 1ms"
+    # `ip` would read short names as abbreviations of its own words, as `a` of `address`
+    trial = "ip link add i0 type veth peer name i1 && tc qdisc add dev i0 root tbf rate 1gbit burst 128kb latency 1ms"
     made = subprocess.run(["unshare", *INSIDE, "--fork", "sh", "-c", trial], capture_output=True, text=True)
     return f"no network namespaces can be made and shaped: {made.stderr.strip()}" if made.returncode else ""
 

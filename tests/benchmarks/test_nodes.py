@@ -26,6 +26,11 @@ def _block(after: str, language: str) -> str:
     return found[1]
 
 
+def test_ip_reads_the_names_of_the_check() -> None:
+    """Catches interfaces named as abbreviations of `ip`'s own words, so that no machine passes."""
+    assert "is invalid" not in missing()
+
+
 def test_the_recipe_for_slurm(tmp_path: Path) -> None:
     """Catches a recipe that Slurm or JAX refuses, and values that depend on which node holds a block."""
     zarr = pytest.importorskip("zarr")
