@@ -59,8 +59,8 @@ class Solution:
             entries are accurate only relative to large ones.
         methods: how each dimension was solved.
         iterations: conjugate gradient steps along each dimension, over all
-            rounds of refinement. A round that takes the most it may did not
-            converge; see the residual.
+            rounds of refinement. A round at its limit did not converge; see the
+            residual.
 
     >>> found = mf.ikdftn(mf.kdftn(np.ones(4)))
     >>> found.methods, found.condition
