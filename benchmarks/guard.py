@@ -24,10 +24,9 @@ import numpy as np
 import meshfft as mf
 
 from .common import cpu_devices, mesh_of, noise, print_rows, spec_of
-from .rows import Values, kept
+from .rows import ROOT, Values, kept
 from .timing import Call, Seconds, clocked, spread, timed
 
-ROOT = Path(__file__).parent.parent
 SIZES, LARGER = ("temporaries", "instructions"), 1.01
 
 

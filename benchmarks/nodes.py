@@ -31,11 +31,10 @@ from .measure.baselines import BASELINES, PENCIL
 from .measure.cases import Case, Task
 from .measure.data import Data
 from .measure.mpi import MpiRanks
-from .rows import Values, cores, kept
+from .rows import ROOT, Values, cores, kept
 from .timing import spread, timed
 from .virtual_nodes import NODES, RATE, Nodes, missing, started
 
-ROOT = Path(__file__).resolve().parents[1]
 DEVICES = 4  # or ranks, of each node
 CASES = "64,64:16 256,256:16 1024,1024:16 64,64,64:16 128,128,128:16 128,128,128:4,4"
 WAYS = ("one stage", "two stages", "exact", "outer int16")  # exact: the plan, in one stage or in two

@@ -84,7 +84,7 @@ def commit() -> str:
     if not (ROOT / ".git").exists():
         return ""
     try:
-        last = next(filter(_changed_code, _git("rev-list", "HEAD", "--", *CODE).split()))
+        last = next(filter(_changed_code, _git("rev-list", "HEAD", "--", *CODE).split()), "")
         return last + "-dirty" * bool(_git("status", "--porcelain", "--", *CODE))
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -100,7 +100,8 @@ def start_devices(count: int | None, flag: str = "--mesh") -> list[jax.Device]:
     if count is None:
         return list(jax.devices())
     if len(found) < count:
-        raise ValueError(f"{flag} asks for {count} devices but there are {len(found)} {found[0].platform}: give fewer")
+        there = f"there are {len(found)} {found[0].platform} devices"
+        raise ValueError(f"{flag} asks for {count} devices and {there}: give fewer")
     return found[:count]
 
 

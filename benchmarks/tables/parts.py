@@ -16,12 +16,11 @@ from meshfft.atomic import replacing
 from meshfft.extras import installed
 
 from .. import rows as files
-from ..rows import Values
+from ..rows import ROOT, Values
 from . import measured, modelled
 from .paper import of_paper
 from .text import Named
 
-ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PROGRAM = "dist_fft.py"  # of the paper's authors
 

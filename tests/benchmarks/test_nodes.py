@@ -28,7 +28,9 @@ def _block(after: str, language: str) -> str:
 
 def test_ip_reads_the_names_of_the_check() -> None:
     """Catches interfaces named as abbreviations of `ip`'s own words, so that no machine passes."""
-    assert "is invalid" not in missing()
+    if (why := missing()).startswith("not installed"):
+        pytest.skip(why)
+    assert "is invalid" not in why
 
 
 def test_the_recipe_for_slurm(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_one_quantity_has_one_number(found: Quotes) -> None:
 
 
 def test_the_seconds_of_compiling_are_those_of_the_rows() -> None:
-    """Catches a plan that prints the range of other code; runs of one code differ by less than a third."""
+    """Catches a plan that prints the range of other code, beyond what two runs of one code differ by."""
     rows = read(parts.RESULTS / "compile.jsonl")
     for kdft, printed in COMPILING.items():
         seconds = [row["cpu_seconds"] for row in rows if (row["method"] == "kdft") == kdft]

@@ -94,8 +94,8 @@ def reconstruct(
         density: rounds of Pipe and Menon's weights; steps start at the weighted
             adjoint, or at zero if 0.
         l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv and
-            wavelet also to the start's brightest pixel. Of these two give one,
-            on Auto axes, with density > 0.
+            wavelet also to the start's brightest pixel. Of these two give at
+            most one, on Auto axes, with density > 0.
         mesh, spec: sharding of images (coils, *shape), by default of the first
             dimensions; must divide them.
         tol: relative error of A, 1e-2 to 1e-6, or to 1e-12 in complex128.
