@@ -83,7 +83,7 @@ def _named(folder: object) -> Path:
 
 
 def own_folder(place: str | None = None) -> Path | None:
-    """This user's folder for such processors, under `place`; None without a home directory."""
+    """This user's folder for this processor, under `place`; None without a home directory."""
     if place is None:
         try:
             home = Path.home()

@@ -40,8 +40,8 @@ def kdftn(
         X = kron(V_1, V_2, ...) vec(x),   V_i[k, n] = z_ik^-n
         c_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...  at Scattered points
 
-    Any sizes, meshes and numbers of points. Points of each axis form a grid;
-    Scattered points need not.
+    Any sizes, meshes and numbers of points. Points per axis span a product
+    grid; Scattered points need not.
 
     Args:
         x, axes, spec, out_spec: as `a`, axes, spec, out_spec of `fftn`.
@@ -65,18 +65,18 @@ def kdftn(
     Returns:
         The spectrum, sharded as `x` if its mesh axes divide the numbers of
         points. At Scattered points the values, batch dimensions first; each
-        mesh axis of transformed dimensions, outermost first, cuts the first of
-        the points' dimensions that it divides (a PaddedArray if it divides
+        mesh axis of transformed dimensions, outermost first, cuts the first
+        dimension indexing points that it divides (a PaddedArray if it divides
         none).
 
     Raises:
         ValueError, TypeError: as `fftn`; a point whose powers overflow; points
             of a raveled meshgrid.
 
-    Costs per device and dimension 8 M_i flops a point of its block, and P_i - 1
-    hops of the block, which can overlap the products. Differentiable in x and
-    in the points; each gradient costs as much again. M Scattered points and N
-    inputs cost each of P devices 8 M N / P flops and P - 1 hops; above N =
+    Costs per device and dimension 8 M_i flops per element of its block,
+    and P_i - 1 hops of it, which can overlap the products. Differentiable in x
+    and in the points; each gradient costs as much again. M Scattered points and
+    N inputs cost each of P devices 8 M N / P flops and P - 1 hops; above N =
     10,000 or so `nufftn` is faster. Source: Lu et al., "Large-Scale Discrete
     Fourier Transform on TPUs", III-A (dft1d to dft3d), Algorithm 1.
 
@@ -132,8 +132,8 @@ def ikdftn(
             `kdftn`; Scattered points use a ring only off the unit circle.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along
             each axis instead.
-        truncation: drop singular values below this fraction of the largest. As
-            tikhonov, it needs known points.
+        truncation: drop singular values below this fraction of the largest.
+            Like tikhonov, not at traced points.
         method: "direct", "iterative" or "auto".
         tol: relative residual of the normal equations at which iterations stop;
             by default 1e-6, or 1e-13 in complex128.

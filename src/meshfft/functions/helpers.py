@@ -76,7 +76,7 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
     """The smallest length, at least `target`, that the shards divide and whose
     transform is fast.
 
-        n = parts m,   m the least fast length >= target / parts,
+        n = parts m,   m the smallest fast length >= target / parts,
                        scipy.fft.next_fast_len(ceil(target / parts))
 
     Args:

@@ -39,7 +39,7 @@ class Reconstruction(NamedTuple):
     """An image that `reconstruct` found.
 
     Attributes:
-        image: the image, or one per coil without maps, sharded as `spec`.
+        image: the image (without maps, one per coil), sharded as `spec`.
         residuals: of N x = b in `reconstruct`, relative, at the start and after
             every step; with `tv` or `wavelet` after every round of 5 steps.
 

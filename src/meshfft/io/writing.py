@@ -218,8 +218,8 @@ def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarr
 def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = ()) -> None:
     """Refuses an output that could not be written, before any work.
 
-    Raises as `write_array`, or ValueError if that file is of another kind. `kinds` are the allowed suffixes, by default
-    those of any array.
+    Raises as `write_array`, or ValueError if an existing file has another kind. `kinds` are the allowed suffixes, by
+    default those of any array.
     """
     path = Path(path)
     suffix = _checked_suffix(path, kinds or results())

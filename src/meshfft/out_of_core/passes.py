@@ -242,10 +242,10 @@ def cut(
     strict: bool = False,
     fortran: bool = False,
 ) -> Layout | None:
-    """The layout with blocks that fit, and the fewest cut dimensions, none of `uncut`, and parts; None if none fits.
+    """The layout with blocks that fit and fewest cut dimensions, none of `uncut`; None if none fits.
 
     Several dimensions are cut into similar numbers of parts, so that successive passes overlap in large boxes. Ties go
-    to the longest runs. Block sides are multiples of `unit` if one fits, or always if `strict`.
+    to the longest runs, then to fewest parts. Block sides are multiples of `unit`, or shorter unless `strict`.
     """
     free = [d for d in range(len(shape)) if d not in uncut and shape[d] > 1]
     for many in range(min(len(free), len(AXES)) + 1):
@@ -256,7 +256,7 @@ def cut(
 
 
 def alike(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
-    """The layouts with the smallest block of all along each cut dimension."""
+    """All layouts, recut to the smallest block along each cut dimension."""
     blocks = [{d: one.block[d] for d in range(one.ndim) if one.parts[d] > 1} for one in layouts]
     smallest = {d: min(block[d] for block in blocks if d in block) for d in itertools.chain(*blocks)}
     return tuple(_of_blocks(one.shape, {d: smallest[d] for d in of}) for one, of in zip(layouts, blocks, strict=True))

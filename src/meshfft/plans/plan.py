@@ -47,7 +47,7 @@ class Plan:
         options: method, order and so on, as requested.
         machine: the machine model that priced the walks.
         dots: the ways to multiply that the precision allows.
-        sources: operands of steps, by slot: Points, tables, or None.
+        sources: the steps' operands, in order: Points, tables, or None.
         trials: seconds of this walk, then of the others that effort="measure"
             ran.
 

@@ -279,7 +279,7 @@ def planned(points: object, setting: Setting, definition: Definition, options: O
 
 
 def rank(plan: Plan) -> tuple[bool, float]:
-    """Plans that fit by seconds, others by memory."""
+    """By seconds if a plan fits, else by memory."""
     return plan.fits is False, plan.peak_bytes if plan.fits is False else plan.seconds or 0.0
 
 

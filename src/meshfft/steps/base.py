@@ -109,7 +109,7 @@ class Step(abc.ABC):
 class Sends(Step):
     @abc.abstractmethod
     def wired(self, wires: Wires) -> Step:
-        """The step over other wires: the outer one, or the inner one in a separate stage inside domains."""
+        """The step over the outer wire; a separate stage inside domains goes over the inner one."""
 
     @abc.abstractmethod
     def joint(self, layout: Layout) -> bool:
@@ -190,7 +190,7 @@ class Kernels(Step):
 
     @abc.abstractmethod
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
-        """Trials of its kernels for the pieces it takes, and the pieces it leaves."""
+        """Trials of its kernels for the pieces it takes; then the pieces it leaves."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +229,7 @@ class MatrixStep(Step, Generic[M]):
 
 @dataclasses.dataclass(frozen=True)
 class OneDim(Step):
-    """A step along one dimension that transforms none. Abstract."""
+    """A step along one dimension, without a transform. Abstract."""
 
     dim: int
     dims: ClassVar[tuple[int, ...]] = ()

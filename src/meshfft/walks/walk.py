@@ -70,8 +70,8 @@ class Walk:
         return tuple(size == 1 for size in sizes)
 
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
-        """Each step's cost on one device, for complex numbers of `itemsize` bytes. Without a matrix unit, all rings but
-        a last one also hold the walk's result.
+        """Each step's cost on one device, for complex numbers of `itemsize` bytes. Without a matrix unit, rings before
+        the last step also hold the walk's result.
         """
         sizes = [itemsize // 2 if real else itemsize for real in self.reals]
         blocks = [math.prod(at.block) * size for at, size in zip(self.layouts, sizes, strict=True)]
@@ -119,7 +119,7 @@ class Walk:
     def compiler_options(self, itemsize: int, chip: Chip, plain: bool = True, beside: int = 0) -> CompilerOptions:
         """The chip's options, plus a heap chunk size if all arrays between the steps fit in a chunk. If `plain`, input
         and result are each one complex array of the computed type and may stay in chunks. Conversions or arithmetic
-        around the walk need a block, and arrays of `beside` bytes.
+        around the walk need a whole block, and `beside` bytes.
         """
         each = [step.chunked.held(layout, itemsize) if step.chunked else None for step, layout in self.pairs]
         held = [one for one in each if one is not None]
