@@ -3,8 +3,8 @@
     regret = seconds of the plan / least seconds of the walks that the model ranks first to tenth
 
 All of one draw are interleaved. A walk priced at over HOPELESS times the plan is not run, and one that took over SLOW
-times the fastest's seconds is not run again. `measured` is the same of the plan that effort="measure" chose by separate
-trials. Draw i depends on the seed and i alone, as in `plans`.
+times the fastest's seconds, each in its best call of LEAST, is not run again. `measured` is the same of the plan that
+effort="measure" chose by separate trials. Draw i depends on the seed and i alone, as in `plans`.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ def regret(seed: int, at: int) -> Values | None:
         return None
     x = mf.shard(noise(shape, how["dtype"]), mesh, spec)
     calls = {plan.walk: partial(plan.__call__, x) for plan in plans}
-    seconds = {walk: one.median for walk, one in timed(calls, 1).items()}
+    seconds = {walk: min(one.seconds) for walk, one in timed(calls, LEAST).items()}
     near = {walk: call for walk, call in calls.items() if seconds[walk] <= SLOW * min(seconds.values())}
     rounds = min(max(int(PATIENCE / sum(seconds[walk] for walk in near)), LEAST), ROUNDS)
     seconds |= {walk: one.median for walk, one in timed(near, rounds).items()}

@@ -17,10 +17,10 @@ from .text import Named, Series, error, extremes, hundredths, markdown, number
 SHAPES = {"slab (8,)": "8", "pencil (2, 4)": "2,4", "block (2, 2, 2)": "2,2,2"}
 BESIDE = {  # lines of the table beside mpi4py-fft: the length, and the program
     "256^3, by a plan": (256, "alone"),
-    "256^3, forward and back, one of ten in a `scan`": (256, "a turn"),
+    "256^3, forward and back, each of ten in a `scan`": (256, "a turn"),
     "512^3, by a plan": (512, "alone"),
     "512^3, donated": (512, "donated"),
-    "512^3, donated, forward and back, one of three in a `scan`": (512, "a turn, donated"),
+    "512^3, donated, forward and back, each of three in a `scan`": (512, "a turn, donated"),
 }
 OTHERS = {
     "meshfft, natural order": "meshfft transpose natural",
