@@ -225,7 +225,7 @@ def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
 def _stepped(program: Program) -> list[_Stepped]:
     """One run, each instruction with the step in its scopes, else that of the last one at work before it.
 
-    At work is an instruction with an estimate, or in a text without estimates any that is not free.
+    At work: with an estimate, or, in a text without, not free.
     """
     run, stepped, last = executed(program), list[_Stepped](), None
     priced = any(instruction.cycles is not None for instruction, _ in run)

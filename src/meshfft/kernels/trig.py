@@ -6,8 +6,7 @@
     II   y_k - i y_(N-k) = 2 exp(-i pi k / 2N) V_k, for k <= N/2, V the real FFT of folded x      Makhoul 1980
     III  its transpose: the inverse real FFT of exp(i pi k / 2N) (x_k - i x_(N-k)), unfolded; x_0 counts half
     IV   even N: the two halves of folded x are the real and imaginary part of N/2 points; folded y likewise
-         odd N: by Chinese remainders the phase (2k+1)(2n+1) / 8N is odd eighths, which are signs, and a phase of N
-         points: a real FFT of folded x, reversed                                                 Chan and Ho 1990
+         odd N: a real FFT of folded x, reversed (`_cosines_4_odd`)                               Chan and Ho 1990
 
 Sines of types II to IV are cosines of (-1)^n x_n in the other order; type III exchanges the two. Sines of type I are
 the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
@@ -94,7 +93,7 @@ def _cosines_4_odd(x: Array, dim: int) -> Array:
     """For odd a = 2k+1 and b = 2n+1, cos 2 pi a b / 8N = s_a s_b cos 2 pi c with signs s that make both 1 mod 8.
 
     c = u/8 + q p / N, where u N = 1 mod 8, p = b/4 and q = a/2 mod N, and s is + - - + for a = 1 3 5 7 mod 8. In folded
-    x, p rises by one, from 1/4 on; q is |(N-1)/2 - k| away from 0, on alternating sides.
+    x, p rises by one from 1/4; q is |(N-1)/2 - k| away from 0, on alternating sides.
     """
     n = x.shape[dim]
     k, half = np.arange(n), n // 2

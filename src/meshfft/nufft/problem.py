@@ -46,7 +46,7 @@ class ScatteredProblem(NamedTuple):
     norm: str | None = None
     origin: str = "corner"
     slack: int = 0
-    balance: bool | None = None  # whether crowded owners lend tiles; by default if devices have separate memories
+    balance: bool | None = None  # crowded owners lend tiles; by default with separate memories
     values: Layout | None = None  # of the caller's values, with batch dimensions
     capacity: float | None = None  # for traced points: slots of PointExchange over the mean
 

@@ -159,11 +159,8 @@ def _by_tiles(
 
 def _over_tiles(tile: Callable[..., Sums], out: Sums, positions: int) -> Sums:
     before, _, after = out[0].shape
-    lines = before > 1 and after < positions
+    lines, width = _tile(before, after, positions)
     length, times = (before, 1) if lines else (after, before)
-    most = min(length, max(1, positions // after) if lines else positions)
-    # At least two tiles: XLA unrolls a loop of one, and copies the result for each reader.
-    width = next(width for width in range(most, 0, -1) if length % width % 2 == 0)
 
     def one(line: Array | int, start: Array | int, width: int, out: Sums) -> Sums:
         return tile(start, 0, width, after, out) if lines else tile(line, start, 1, width, out)
@@ -175,9 +172,22 @@ def _over_tiles(tile: Callable[..., Sums], out: Sums, positions: int) -> Sums:
     return out
 
 
+def _tile(before: int, after: int, positions: int) -> tuple[bool, int]:
+    """Whether tiles cut the positions before, not after, and their width there."""
+    lines = before > 1 and after < positions
+    length = before if lines else after
+    most = min(length, max(1, positions // after) if lines else positions)
+    # At least two tiles: XLA unrolls a loop of one, and copies the result for each reader.
+    return lines, next(width for width in range(most, 0, -1) if length % width % 2 == 0)
+
+
+def _each_run(columns: int, size: int) -> list[int]:
+    first, single, _ = runs(columns, size, together=False)
+    return [min(TERMS, n - at) for n in (first, size * (single > 0)) for at in range(0, n, TERMS)]
+
+
 def bytes_at_once(
-    shape: tuple[int, int],
-    lines: int,
+    shape: tuple[int, int, int, int],
     terms: Sequence[int],
     planes: int,
     products: int,
@@ -189,12 +199,12 @@ def bytes_at_once(
 
         bytes = columns of matrices at once * rows + slices of a tile + real products of its groups of columns
 
-    All matrices outside loops exist at once, and one more in a loop, where tiles share memory. `terms` counts the
-    matrices of each call; `shape` is that of one, made of `planes` real matrices; `products` counts a group's real
-    products; `lines` counts the other dimensions' positions; `itemsize` and `real` are bytes of the larger element and
-    of its real part.
+    Matrices outside loops exist at once, and one more in a loop, where tiles share memory. `terms` counts the
+    matrices of each call, of `planes` real matrices; `shape` is (positions before, rows, columns, positions after);
+    `products` counts a group's real products; `itemsize` and `real` are bytes of the larger element and its real part.
     """
-    rows, columns = shape
+    before, rows, columns, after = shape
+    lines = before * after
     width, unrolled, looped, first = min(lines, width_of(wide)), list[int](), 0, 0
     group, column = rows * products * real, planes * real * rows
     for many in terms:
@@ -203,16 +213,50 @@ def bytes_at_once(
         unrolled.append(many * whole + COLUMNS * (single == 1))
         looped = max(looped, COLUMNS * (single > 1))
     if lines < 3:  # products of vectors, not in whole groups
-        cut = max(looped, sum(unrolled)) if len(terms) == 1 else looped + sum(unrolled) + first * (len(terms) > 3)
+        cut = max(looped, sum(unrolled)) if len(terms) == 1 else looped + sum(unrolled) * 4 // 5
         cut += 2 * COLUMNS * (planes == 1 and products == 2 and len(terms) > 1)  # per plane
         return (cut + GROUP) * (column + real * rows * (planes > 1)) + width * group * math.ceil(cut / GROUP)
     most = COLUMNS * (2 if planes > 3 else 1)  # of bfloat16 terms XLA keeps those of two runs
     short = first if first > GROUP and first % GROUP else 0  # copied to whole groups, as is its slice
+    if lines <= width_of(wide):  # one tile: a run's matrices go when its products are there
+        each = [size for many in terms for size in _each_run(columns, COLUMNS // many) * many]
+        made = [column * (n if n % GROUP == 0 or n < GROUP else math.ceil(n / GROUP) * GROUP + n) for n in each]
+        left = [width * group * math.ceil(n / GROUP) for n in each]
+        if len(terms) > 1:
+            return sum(made) + sum(left)
+        return max((sum(made[at:]) + sum(left[: at + 1]) for at in range(len(each))), default=0)
     if not in_loop(lines, wide):  # the sums of all calls are there at once
         cut = sum(unrolled) + looped
         return (cut + short * sum(terms)) * column + width * group * max(math.ceil(cut / GROUP), sum(terms))
     cut = min(max(terms) * columns, most)
+    across, many = _tile(before, after, width_of(wide))
+    width = many * after if across else width
     slices = cut * itemsize * (2 if planes > 2 else 1)
     tile = width * (slices * (2 if short else 1) + group * max(math.ceil(cut / GROUP), max(terms)))
     at_once = max(sum(unrolled), looped) if len(terms) == 1 else sum(unrolled) + looped
     return column * (at_once + short) + tile
+
+
+def bytes_beside(
+    shape: tuple[int, int, int, int],
+    block: int,
+    out: int,
+    parts: int,
+    held: int,
+    uneven: bool,
+    complex_sums: bool,
+    two: bool,
+    wide: bool,
+) -> int:
+    """Bytes of input, result, shards and sums of a ring that holds `held` blocks, as measured."""
+    before, _, columns, after = shape
+    lines, largest = before * after, max(block, out)
+    if lines <= width_of(wide):
+        padded = columns > GROUP and columns % GROUP > 0
+        blocks = 3 if parts > 1 or uneven or padded or complex_sums else 2
+        return (blocks + two + uneven) * largest
+    more = 2 - parts + parts * uneven if parts < 3 else parts < 7
+    more += parts == 2 and not in_loop(lines * 2 // 3, wide)  # XLA may unroll two tiles
+    if not complex_sums and parts > 4:
+        more += 2 + uneven if parts < 7 else after == 1
+    return held * block + more * largest

@@ -191,7 +191,10 @@ class LocalTrig(MatrixStep[Trig]):
         if chip.switched:
             peak = (6 if self.matrix.type == 1 else 5) * size + size // max(length, 1) * 10
         if chip.cached:  # input, result, and spectra of one part at a time
-            peak = 4 * size if self.matrix.type != 1 else 2 * size + both // 2 * halves + size * (halves == 1)
+            longer = 2 * size // max(length, 1) * (self.matrix.type < 4 or length % 2)
+            peak = 4 * size + longer
+            if self.matrix.type == 1:
+                peak = 5 * size // 2 + both // 2 * halves + size * (halves == 1)
         passes = fft.memory_bytes + TRIG_PASSES * size
         if self.in_place:  # a second array, and one more for two parts
             passes = 2 * size

@@ -18,13 +18,13 @@ from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import local_slice
 from ..machine.chip import Chip, padded
 from ..machine.machine import Move, Work
+from ..numerics import tiles
 from ..numerics.chunks import CHUNK
 from ..numerics.dtypes import SHORT_TERMS, WIDE, Dot, Error, added_error, real_dtype, unit_of
 from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, masked, planes_of, product
 from ..numerics.slices import HELD, RUN, cost
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
-from ..numerics.tiles import COLUMNS, TILE, bytes_at_once, equal_error, in_loop, in_two_floats, product_in_tiles, sum_of
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
 from .base import MatrixStep, Slope, Takes, names
@@ -95,7 +95,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         products of three terms lose at most one rounding.
         """
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
-        sums = equal_error(n, self.dot, itemsize) * (self.tiled or self.dot.run > 0)
+        sums = tiles.equal_error(n, self.dot, itemsize) * (self.tiled or self.dot.run > 0)
         equal = {0: sums, 3: noise if sums else unit_of(8)}.get(self.dot.terms, noise)
         added = added_error(parts, 16 if self.dot.tier in WIDE else 8) * self.transposed
         return Error(noise, equal, self.lost(layout) + added, self.matrix.condition)
@@ -117,8 +117,8 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         passes = passes * (1 + self._two(layout)) if self.tiled else 1
         memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
         memory += WIRE_PASSES * parts * block * itemsize * self.lossy
-        started = self.tiled * parts * -(-others // TILE) * reals * self.dot.pairs  # products
-        vector = self._phase_flops(chip) * parts * rows * columns + TILE_FLOPS * started
+        started = self.tiled * parts * -(-others // tiles.TILE) * reals * self.dot.pairs  # products
+        vector = (PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS) * parts * rows * columns + TILE_FLOPS * started
         if self.dot.slices:  # slices of block and matrix, and sums of each run
             runs, numbers = -(-columns // RUN), parts * (block + rows * columns)
             beside = cost(self.dot, numbers, parts * runs * out, reals, chip.fast_bytes)
@@ -138,7 +138,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             parts=parts,
             peak_bytes=self._peak(block * itemsize, out * size, rows * max(itemsize, size), layout, chip)
             + HELD * min(max(block, out), CHUNK) * (self.dot.slices > 0)
-            + 2 * travels * (self.lossy and chip.cached),
+            + 3 * travels * (self.lossy and chip.cached),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -200,9 +200,6 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         ways = (", two-way" if self._both(layout) else ", one-way") * (layout.parts[self.dim] > 2)
         return f"ring {names(self.dims, layout)} (dense{ways})"
 
-    def _phase_flops(self, chip: Chip) -> int:
-        return PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS
-
     def _both(self, layout: Layout) -> bool:
         return self.two_way and not self.transposed and layout.parts[self.dim] > 2
 
@@ -229,14 +226,16 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         real = element // (1 if self.real and self.matrix.becomes is None else 2)
         terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
         wide, products = math.prod(layout.parts) == 1, self.products * self.dot.pairs
-        made = bytes_at_once((rows, columns), lines, terms, planes, products, element, real, wide)
+        loop = tiles.in_loop(lines, wide)
+        dim = min(self.dim, layout.ndim - 1)
+        shape = math.prod(layout.block[:dim]), rows, columns, math.prod(layout.block[dim + 1 :])
+        made = tiles.bytes_at_once(shape, terms, planes, products, element, real, wide)
         held = min(parts, 2) if self.transposed else shards_held(parts, self.two_way)
-        if in_loop(lines, wide) and not self.transposed and (parts < 3 or self.two_way):
-            uneven = not (layout.even and after.even)
-            alone = (2 + uneven) * (parts in (5, 6) and real == element)  # sums of real numbers
-            return held * block + (alone + (3 - parts + uneven if parts < 3 else parts < 7)) * max(block, out) + made
+        uneven, two, wide_sums = not (layout.even and after.even), self._two(layout), real < element
+        if not self.transposed and (lines <= tiles.width_of(wide) or (loop and (parts < 3 or self.two_way))):
+            return made + tiles.bytes_beside(shape, block, out, parts, held, uneven, wide_sums, two, wide)
         read = 0 if layout.even and layout.shape[self.dim] <= self.matrix.columns else block * (1 + (parts == 2))
-        sums = out * ((5 if self.transposed else 2 + (not after.even) + (columns > COLUMNS)) + self._two(layout))
+        sums = out * ((5 if self.transposed else 2 + (not after.even) + (columns > tiles.COLUMNS)) + two)
         return read + (held + 1) * block + sums + made
 
     def _blocks_travel(self, block: Block, layout: Layout, operand: object) -> Any:
@@ -256,7 +255,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
         mine = self._read(block, layout, self.matrix.columns)
         sums = self.over_wire(ring_fold)(add, mine, axes, two_way=self.two_way)
-        return sum_of(sums, self._two(layout)) if self.tiled else planes_of(sums)
+        return tiles.sum_of(sums, self._two(layout)) if self.tiled else planes_of(sums)
 
     def _sums_travel(self, block: Block, layout: Layout, operand: object) -> Any:
         """Sum over devices r of M[rows of r, my columns]^T times the block of r."""
@@ -277,18 +276,18 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
                 return masked(jax.tree.map(jnp.transpose, self.matrix.block(part, cut(rows), columns, real)), kept)
 
             sums = self._product([(matrix, mine)], layout)
-            return sum_of(sums, self._two(layout)) if self.tiled else planes_of(sums)
+            return tiles.sum_of(sums, self._two(layout)) if self.tiled else planes_of(sums)
 
         return self.over_wire(ring_scatter)(term, axes)
 
     def _two(self, layout: Layout) -> bool:
-        return in_two_floats(layout.block[self.dim], 1 if self.transposed else layout.parts[self.dim])
+        return tiles.in_two_floats(layout.block[self.dim], 1 if self.transposed else layout.parts[self.dim])
 
     def _product(self, terms: Sequence[tuple[Maker, Any]], layout: Layout, total: Any = None) -> Any:
         real, wide = self.matrix.becomes == "real", math.prod(layout.parts) == 1
         if not self.tiled:
             return product(terms, self.dim, self.dot, total, real=real)
-        return product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=wide, two=self._two(layout))
+        return tiles.product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=wide, two=self._two(layout))
 
     def _read(self, block: Block, layout: Layout, limit: int) -> Block:
         return block if layout.even and layout.shape[self.dim] <= limit else cleared(block, layout, self.dim, limit)

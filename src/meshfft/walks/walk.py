@@ -23,6 +23,7 @@ from ..numerics.dtypes import Error, unit_of
 from ..numerics.split_complex import Block, in_planes, resize_each, split
 from ..steps import Step
 from ..steps.base import Chunked, Takes, reached, slot_of
+from . import cpu_memory
 
 FINEST = 8  # chunks may be this many times smaller than those kept
 MATCHED_BYTES = 2**21  # least bytes of a block with chunks of one size
@@ -36,7 +37,7 @@ class Walk:
     start: Layout
     steps: tuple[Step, ...]
     scale: float = 1.0  # of the result
-    planes: bool = False  # all steps use split complex: a complex array is split once and joined once
+    planes: bool = False  # split complex throughout: an array is split and joined once
     real: bool = False  # the input is real
 
     @functools.cached_property
@@ -70,48 +71,15 @@ class Walk:
         return tuple(size == 1 for size in sizes)
 
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
-        """Each step's cost on one device, for complex numbers of `itemsize` bytes. Without a matrix unit, rings before
-        the last step also hold the walk's result.
-        """
+        """Each step's cost on one device, for complex numbers of `itemsize` bytes."""
         sizes = [itemsize // 2 if real else itemsize for real in self.reals]
         blocks = [math.prod(at.block) * size for at, size in zip(self.layouts, sizes, strict=True)]
-        works, last = list[Work](), len(self.steps) - 1
-        for j, ((step, layout), size) in enumerate(zip(self.pairs, sizes, strict=False)):
-            work = step.work(layout, size, chip)
-            ringed = blocks[-1] if chip.side == 1 and work.hops and j < last else 0
-            beside = self._beside_on_cpu(j, work, blocks) if chip.cached else ringed
-            works.append(dataclasses.replace(work, peak_bytes=work.peak_bytes + beside))
-        return tuple(works)
-
-    def _beside_on_cpu(self, j: int, work: Work, blocks: Sequence[int]) -> int:
-        """Bytes that XLA holds on CPUs beside step j: the input, as far as it exceeds the step's block; the walk's
-        result, for a ring of FFTs, or if a block next to the step is larger than it; and what a packed exchange that is
-        not first holds.
-        """
-        (step, layout), last, came, result = self.pairs[j], len(self.steps) - 1, blocks[0], blocks[-1]
-        between = blocks[max(j, 1) : min(j + 2, last + 1)]
-        product, lossy = work.matrix_flops > 0, step.sends is not None and step.sends.joint(layout)
-        held = (product or lossy) and self.scale != 1 if j == last > 0 else work.hops > 0 and not product
-        sender = step.chunked if j > 0 and step.sends and not lossy else None
-        loose = self.reals[j] and not self.steps[j - 1].chunked  # real blocks arrive in one piece
-        copied = sender is not None and (sender.sent(layout) is None or loose)
-        packed = blocks[j] - work.sent_bytes * self._in_result(j) if copied else 0
-        more = max(packed, result if held or (max(between, default=0) > result and not copied) else 0)
-        return more + max(came - blocks[j], 0)
-
-    def _in_result(self, j: int) -> bool:
-        """Whether XLA puts the block before a packed exchange into the memory of the result. It does after a product;
-        after complex lines that other lines follow, if the former run along the last dimension, the block is uneven or
-        the latter are scaled; and after cosines, if the block is even.
-        """
-        before, at, after = self.steps[j - 1], self.layouts[j], self.steps[j + 1 : j + 2]
-        if before.numbers.dots and not before.chunked:
-            return True
-        if self.reals[j] or (before.sends and at.even) or not after or after[0].sends:
-            return False
-        if not before.chunked:
-            return at.even
-        return not at.even or at.ndim - 1 in before.dims or (self.scale != 1 and not self.steps[-1].sends)
+        works = [step.work(at, size, chip) for (step, at), size in zip(self.pairs, sizes, strict=False)]
+        if chip.cached:
+            return cpu_memory.counted(self.pairs, self.reals, self.scale, works, blocks)
+        held = [blocks[-1] * (chip.side == 1 and work.hops > 0) for work in works[:-1]] + [0]
+        more = zip(works, held, strict=False)
+        return tuple(dataclasses.replace(work, peak_bytes=work.peak_bytes + beside) for work, beside in more)
 
     def work(self, itemsize: int, chip: Chip) -> Work:
         return total(self.works(itemsize, chip))

@@ -8,8 +8,8 @@ A register holds 128 consecutive n of eight lines, so M registers are a dimensio
     over lanes       Y[i + M u, j] = w_128^(j u) sum_m exp(.. m u / q) Z[i, l]  rows of q lines and lanes are swapped
     transposed       X[k] = sum_j exp(.. j w / L) Y[i + M u, j]                 128 of i + M u are the lanes
 
-q is the least with q M a multiple of 128. Between the three, registers are one row further apart than a block has rows,
-so that strided accesses hit no bank twice.
+q is the least with q M a multiple of 128. Registers are one row further apart than blocks have rows: strided accesses
+hit no bank twice.
 """
 
 import dataclasses

@@ -10,7 +10,7 @@ butterflies keep c <= r / 2 of their r results, and later passes transform only 
 Mirror images of eight k are eight rows in reverse order, for which older TPUs have no instruction. These compute all
 k < M for q < 4 alone, and X[N / 2] = sum_s (-1)^s Y_s[0].
 
-Lines are not mixed: a NaN does not spread, and a small line keeps its digits beside a large one.
+Lines are not mixed: no NaN spreads, and small lines keep their digits.
 """
 
 import dataclasses

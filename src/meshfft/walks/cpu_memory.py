@@ -1,0 +1,110 @@
+"""Bytes of steps as XLA for CPUs allocates them, fitted to random walks (`python -m benchmarks plans`)."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from ..collectives.all_to_all import UNFUSED, count
+from ..layout.layout import Layout
+from ..machine.machine import Work
+from ..numerics.tiles import in_loop
+from ..steps import Step
+
+ALIGNED = 512  # bytes that a step's arrays lose to alignment
+Pairs = Sequence[tuple[Step, Layout]]  # steps, each with the layout before it
+
+
+@dataclasses.dataclass(frozen=True)
+class _Memory:
+    pairs: Pairs
+    reals: Sequence[bool]  # before each step, and at the end
+    scaled: bool  # the result is
+    works: Sequence[Work]
+    blocks: Sequence[int]  # bytes, before each step and at the end
+
+    @property
+    def last(self) -> int:
+        return len(self.pairs) - 1
+
+    def step(self, j: int) -> Step | None:
+        return self.pairs[j][0] if 0 <= j <= self.last else None
+
+    def lossy(self, j: int) -> bool:
+        step, layout = self.pairs[j]
+        return step.sends is not None and step.sends.joint(layout)
+
+    def in_loop(self, j: int) -> bool:
+        """Whether a product's tiles are in a loop."""
+        step, layout = self.pairs[j]
+        lines = math.prod(layout.block) // max(math.prod(layout.block[d] for d in step.dims), 1)
+        return in_loop(lines, wide=False)
+
+    def beside(self, j: int) -> int:
+        """Bytes of other arrays at step j: the walk's input and result, an exchange's block, a product's second one."""
+        (step, layout), work, result = self.pairs[j], self.works[j], self.blocks[-1]
+        between = self.blocks[max(j, 1) : min(j + 2, self.last + 1)]
+        product, lossy = work.matrix_flops > 0, self.lossy(j)
+        held = (product or lossy) and self.scaled if j == self.last else work.hops > 0 and not (product or lossy)
+        sender = step.chunked if j > 0 and step.sends and not lossy else None
+        loose = self.reals[j] and not self.pairs[j - 1][0].chunked  # real blocks arrive in one piece
+        copied = sender is not None and (sender.sent(layout) is None or loose)
+        packed = self.blocks[j] - work.sent_bytes * self.in_result(j) if copied else 0
+        more = max(packed, result if held or (max(between, default=0) > result and not copied) else 0)
+        again = self.again(j) if product and work.parts < 3 and self.last > 0 else 0
+        return more + again + max(self.blocks[0] - self.blocks[j], 0)
+
+    def again(self, j: int) -> int:
+        """A product's second block: half, if no later ring swaps blocks."""
+        later = ((step, at) for step, at in self.pairs[1:] if step.numbers.dots and step.sends)
+        swap, block = any(at.parts[step.dims[-1]] == 2 for step, at in later), max(self.blocks[j : j + 2])
+        if not self.in_loop(j):
+            return block * 9 // 8
+        return block if swap or not self.pairs[j][1].even else block // 2
+
+    def in_result(self, j: int) -> bool:
+        """Whether the block before a packed exchange is put into the result's memory."""
+        before, at, after = self.pairs[j - 1][0], self.pairs[j][1], self.step(j + 1)
+        if self.blocks[j] > self.blocks[-1]:
+            return False
+        if before.numbers.dots and not before.chunked:
+            return True
+        if self.reals[j] or (before.sends and at.even) or after is None or after.sends:
+            return False
+        if not before.chunked:
+            return at.even
+        return not at.even or at.ndim - 1 in before.dims or (self.scaled and not self.pairs[-1][0].sends)
+
+    def most(self, j: int) -> float:
+        """Bytes at an all-to-all that keeps only its shares, input and result; infinite if it may keep more."""
+        (step, layout), work, (result, *_) = self.pairs[j], self.works[j], self.blocks[::-1]
+        if not work.all_to_alls or step.dims or not step.chunked:
+            return math.inf
+        around, real = self.blocks[j : j + 2], self.reals[j]
+        beside = [one for one in (self.step(j - 1), self.step(j + 1)) if one]
+        sent = sum(move.nbytes * move.times for move in work.moves)
+        shares = max(*around, sent)
+        packed, lossy = step.chunked.sent(layout) is None, self.lossy(j)
+        chunked = not (packed or real or (self.scaled and not self.pairs[-1][0].sends))
+        chunked = chunked and all(one.chunked for one in beside)
+        cosines = packed and real and layout.even and j > 0 and not (beside[0].sends or beside[0].numbers.dots)
+        next_to = max(around) <= result and any(one.sends and not one.dims for one in beside)
+        last = 2 * work.sent_bytes == sent if j == self.last else next_to or cosines
+        if not (lossy or j == 0 or chunked or last):
+            return math.inf
+        short = lossy and not real and 2 * sent <= max(around) and layout.even and step.after(layout).even
+        quarter = lossy or (chunked and count(step.chunked.grids[1]) >= UNFUSED)
+        return self.blocks[0] + result + shares * (6 if short else 8) // 4 + shares // 4 * quarter + ALIGNED
+
+
+def counted(
+    pairs: Pairs, reals: Sequence[bool], scale: float, works: Sequence[Work], blocks: Sequence[int]
+) -> tuple[Work, ...]:
+    """The works, with bytes of all arrays at a time."""
+    memory, done, crowd = _Memory(pairs, reals, scale != 1, works, blocks), list[Work](), 0
+    for j, work in enumerate(works):
+        nbytes = work.peak_bytes + memory.beside(j)
+        if work.matrix_flops and not memory.in_loop(j):  # a third of another ring's matrices
+            nbytes += crowd // 3 * (work.parts > 2)
+            crowd = max(crowd, work.peak_bytes)
+        done.append(dataclasses.replace(work, peak_bytes=int(min(nbytes, memory.most(j)))))
+    return tuple(done)
