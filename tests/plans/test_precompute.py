@@ -72,7 +72,7 @@ def test_rows_are_operands_of_the_program_and_of_one_device_each() -> None:
     y, rows = kept(x), live()
     assert error(kept.inverse(y), np.asarray(x)) <= 2 * kept.error
     assert error(kept.adjoint(y), 960 * np.asarray(x)) <= 2 * kept.error
-    assert error(jax.vmap(kept)(jnp.stack([x, x]))[1], np.asarray(plain(x))) == 0
+    assert error(jax.vmap(kept)(jnp.stack([x, x]))[1], np.asarray(plain(x))) <= kept.error  # other tiles of a batch
     assert len(live()) == len(rows) == 2 and {id(one) for one in live()} == {id(one) for one in rows}
     held = {one.shape: one.addressable_shards[0].data.nbytes for one in rows}
     assert held == {(2, 48, 48): 2 * 12 * 48 * 4, (2, 20, 20): 2 * 10 * 20 * 4}

@@ -33,9 +33,8 @@ from .sends import Wired, hops
 
 PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
 TILE_FLOPS = 16_000  # to start one tile's product on a CPU
-WIRE_PASSES = 2  # each shard is decoded before its product
 SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
-GAUSS_PASSES = 2  # per shard, the sum and difference of its planes are read and written
+GAUSS_PASSES = WIRE_PASSES = 2  # per shard: sum and difference of its planes are made; it is decoded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +117,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
         memory += WIRE_PASSES * parts * block * itemsize * self.lossy
         started = self.tiled * parts * -(-others // tiles.TILE) * reals * self.dot.pairs  # products
-        vector = (PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS) * parts * rows * columns + TILE_FLOPS * started
+        vector = self._phase_flops(chip) * parts * rows * columns + TILE_FLOPS * started
         if self.dot.slices:  # slices of block and matrix, and sums of each run
             runs, numbers = -(-columns // RUN), parts * (block + rows * columns)
             beside = cost(self.dot, numbers, parts * runs * out, reals, chip.fast_bytes)
@@ -200,6 +199,9 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         ways = (", two-way" if self._both(layout) else ", one-way") * (layout.parts[self.dim] > 2)
         return f"ring {names(self.dims, layout)} (dense{ways})"
 
+    def _phase_flops(self, chip: Chip) -> int:
+        return PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS
+
     def _both(self, layout: Layout) -> bool:
         return self.two_way and not self.transposed and layout.parts[self.dim] > 2
 
@@ -226,13 +228,12 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         real = element // (1 if self.real and self.matrix.becomes is None else 2)
         terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
         wide, products = math.prod(layout.parts) == 1, self.products * self.dot.pairs
-        loop = tiles.in_loop(lines, wide)
-        dim = min(self.dim, layout.ndim - 1)
-        shape = math.prod(layout.block[:dim]), rows, columns, math.prod(layout.block[dim + 1 :])
+        shape = math.prod(layout.block[: self.dim]), rows, columns, math.prod(layout.block[self.dim + 1 :])
         made = tiles.bytes_at_once(shape, terms, planes, products, element, real, wide)
         held = min(parts, 2) if self.transposed else shards_held(parts, self.two_way)
         uneven, two, wide_sums = not (layout.even and after.even), self._two(layout), real < element
-        if not self.transposed and (lines <= tiles.width_of(wide) or (loop and (parts < 3 or self.two_way))):
+        known = lines <= tiles.width_of(wide) or (tiles.in_loop(lines, wide) and (parts < 3 or self.two_way))
+        if known and not self.transposed:
             return made + tiles.bytes_beside(shape, block, out, parts, held, uneven, wide_sums, two, wide)
         read = 0 if layout.even and layout.shape[self.dim] <= self.matrix.columns else block * (1 + (parts == 2))
         sums = out * ((5 if self.transposed else 2 + (not after.even) + (columns > tiles.COLUMNS)) + two)

@@ -11,12 +11,12 @@ from ..numerics.tiles import in_loop
 from ..steps import Step
 
 ALIGNED = 512  # bytes that a step's arrays lose to alignment
-Pairs = Sequence[tuple[Step, Layout]]  # steps, each with the layout before it
+_Pairs = Sequence[tuple[Step, Layout]]  # steps, each with the layout before it
 
 
 @dataclasses.dataclass(frozen=True)
 class _Memory:
-    pairs: Pairs
+    pairs: _Pairs
     reals: Sequence[bool]  # before each step, and at the end
     scaled: bool  # the result is
     works: Sequence[Work]
@@ -97,7 +97,7 @@ class _Memory:
 
 
 def counted(
-    pairs: Pairs, reals: Sequence[bool], scale: float, works: Sequence[Work], blocks: Sequence[int]
+    pairs: _Pairs, reals: Sequence[bool], scale: float, works: Sequence[Work], blocks: Sequence[int]
 ) -> tuple[Work, ...]:
     """The works, with bytes of all arrays at a time."""
     memory, done, crowd = _Memory(pairs, reals, scale != 1, works, blocks), list[Work](), 0
