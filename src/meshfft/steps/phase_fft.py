@@ -142,8 +142,6 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             held = (max(parts - 1, 2) if whole else 2 * parts + 1) if unrolled else (3 if whole else 6)
             if not whole and math.prod(source.block[:dim]) == 1:
                 held = (parts if unrolled else 4) + 1 if short else (parts if unrolled else 2) + 4
-            if chip.cached and not whole and parts == 2:
-                held = 5 + self.lossy
             gather = 3 * (padded + largest) + block + padded // parts - ends
             gather = (4 * max(padded, largest) + block // 4 if chip.cached else gather) * (padded > 0)
             alive = ends + max(held * largest, gather) + block * is_awkward(many)

@@ -44,19 +44,29 @@ class _Memory:
         (step, layout), work, result = self.pairs[j], self.works[j], self.blocks[-1]
         between = self.blocks[max(j, 1) : min(j + 2, self.last + 1)]
         product, lossy = work.matrix_flops > 0, self.lossy(j)
-        held = (product or lossy) and self.scaled if j == self.last else work.hops > 0 and not (product or lossy)
+        held = work.hops > 0 and not product and (j < self.last or (j > 0 and self.works[j - 1].hops > 0))
+        held = held or ((product or lossy) and self.scaled and j == self.last)
         sender = step.chunked if j > 0 and step.sends and not lossy else None
         loose = self.reals[j] and not self.pairs[j - 1][0].chunked  # real blocks arrive in one piece
         copied = sender is not None and (sender.sent(layout) is None or loose)
         packed = self.blocks[j] - work.sent_bytes * self.in_result(j) if copied else 0
         more = max(packed, result if held or (max(between, default=0) > result and not copied) else 0)
         again = self.again(j) if product and work.parts < 3 and self.last > 0 else 0
+        if self.heavy(j) and sum(map(self.heavy, range(self.last + 1))) > 1:
+            more += self.blocks[j] * 3 // 4
         return more + again + max(self.blocks[0] - self.blocks[j], 0)
+
+    def heavy(self, j: int) -> bool:
+        """Whether step j has twice the points, as type I."""
+        work = self.works[j]
+        return not (work.matrix_flops or work.hops or work.all_to_alls) and work.peak_bytes > 5 * self.blocks[j]
 
     def again(self, j: int) -> int:
         """A product's second block: half, if no later ring swaps blocks."""
-        later = ((step, at) for step, at in self.pairs[1:] if step.numbers.dots and step.sends)
-        swap, block = any(at.parts[step.dims[-1]] == 2 for step, at in later), max(self.blocks[j : j + 2])
+        rings = [at.parts[step.dims[-1]] for step, at in self.pairs if step.numbers.dots and step.sends]
+        swap, block = 2 in rings, max(self.blocks[j : j + 2])
+        if swap and self.reals[j] and len(rings) > 1:
+            return 2 * block
         if not self.in_loop(j):
             return block * 9 // 8
         return block if swap or not self.pairs[j][1].even else block // 2
@@ -72,7 +82,9 @@ class _Memory:
             return False
         if not before.chunked:
             return at.even
-        return not at.even or at.ndim - 1 in before.dims or (self.scaled and not self.pairs[-1][0].sends)
+        if not at.even:
+            return at.ndim - 1 in after.dims
+        return at.ndim - 1 in before.dims or (self.scaled and not self.pairs[-1][0].sends)
 
     def most(self, j: int) -> float:
         """Bytes at an all-to-all that keeps only its shares, input and result; infinite if it may keep more."""
