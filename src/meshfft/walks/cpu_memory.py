@@ -34,7 +34,7 @@ class _Memory:
         return step.sends is not None and step.sends.joint(layout)
 
     def in_loop(self, j: int) -> bool:
-        """Whether a product's tiles are in a loop."""
+        """Whether tiles are in a loop."""
         step, layout = self.pairs[j]
         lines = math.prod(layout.block) // max(math.prod(layout.block[d] for d in step.dims), 1)
         return in_loop(lines, wide=False)
