@@ -66,8 +66,7 @@ def kdftn(
         The spectrum, sharded as `x` if its mesh axes divide the numbers of
         points. At Scattered points the values, batch dimensions first; each
         mesh axis of transformed dimensions, outermost first, cuts the first
-        dimension indexing points that it divides (a PaddedArray if it divides
-        none).
+        point dimension that it divides (a PaddedArray if it divides none).
 
     Raises:
         ValueError, TypeError: as `fftn`; a point whose powers overflow; points

@@ -48,8 +48,7 @@ def halo(
 
     Raises:
         ValueError: an axis, a width or a spec that does not fit; unequal
-            blocks, unless only the last one is short, and not shorter than the
-            halo.
+            blocks, unless only the last is short, but no shorter than the halo.
         TypeError: the array is not numeric, axes or widths are not integers.
 
     Sends only the halos: two permutes for each cut axis, and two more for each

@@ -119,7 +119,7 @@ class Sink(Protocol):
     def path(self) -> Path: ...
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        """Parts of a box to write at once: complete files, at most `most` bytes or one file."""
+        """Parts of a box that fill whole files: one file, or several within `most` bytes."""
 
     def write(self, at: Box, block: np.ndarray) -> None:
         """Writes a block to a box; the block may be changed afterwards."""

@@ -60,8 +60,8 @@ def write_array(
         affine: 4 x 4, from indices to mm, for a .nii or .nii.gz file; None means size 1 without a unit.
 
     Raises:
-        ValueError: an unknown suffix, a type that the format does not have, a record of another array, or shared
-            chunks of a .zarr store.
+        ValueError: an unknown suffix, a type that the format does not have, a record of another array, or .zarr
+            chunks that processes would share.
         OSError: `path` exists and `overwrite` is false, it cannot be written, or the disk is full.
         PeerError: another process failed.
     """
@@ -219,7 +219,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
     """Refuses an output that could not be written, before any work.
 
     Raises as `write_array`, or ValueError if an existing file has another kind. `kinds` are the allowed suffixes, by
-    default those of any array.
+    default all except NIfTI's.
     """
     path = Path(path)
     suffix = _checked_suffix(path, kinds or results())

@@ -68,7 +68,7 @@ def product_in_tiles(
     wide: bool = False,
     two: bool = False,
 ) -> Sums:
-    """Adds to `total`, or makes, an array; with `two` a complex one per plane, which `sum_of` joins."""
+    """The product, new or added to `total`; with `two` a complex array per plane, which `sum_of` joins."""
     way, like = RealProduct(lax.Precision.HIGHEST, dot.terms, GROUP), terms[0][1]
     before, n, after = math.prod(like.shape[:dim]), like.shape[dim], math.prod(like.shape[dim + 1 :])
     blocks = [block.reshape(before, n, after) for _, block in terms]
@@ -199,8 +199,8 @@ def bytes_at_once(
 
         bytes = columns of matrices at once * rows + slices of a tile + real products of its groups of columns
 
-    Matrices outside loops exist at once, and one more in a loop, where tiles share memory. `terms` counts the
-    matrices of each call, of `planes` real matrices; `shape` is (positions before, rows, columns, positions after);
+    Matrices outside loops exist together, plus one in a loop, where tiles share memory. `terms` counts each call's
+    matrices, each of `planes` real ones; `shape` is (positions before, rows, columns, positions after);
     `products` counts a group's real products; `itemsize` and `real` are bytes of the larger element and its real part.
     """
     before, rows, columns, after = shape

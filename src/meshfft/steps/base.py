@@ -173,7 +173,7 @@ class Takes(Step):
         return True
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
-        """Derivative along a change of the operand: a sum of terms factor, step, factor."""
+        """Derivative along a change of the operand: steps, each between two factors, summed."""
         raise NotImplementedError("linear in its operand")
 
 

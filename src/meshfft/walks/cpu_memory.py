@@ -111,7 +111,7 @@ class _Memory:
 def counted(
     pairs: _Pairs, reals: Sequence[bool], scale: float, works: Sequence[Work], blocks: Sequence[int]
 ) -> tuple[Work, ...]:
-    """The works, with bytes of all arrays at a time."""
+    """The works, with bytes of all arrays that coexist."""
     memory, done, crowd = _Memory(pairs, reals, scale != 1, works, blocks), list[Work](), 0
     for j, work in enumerate(works):
         nbytes = work.peak_bytes + memory.beside(j)
