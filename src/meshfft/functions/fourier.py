@@ -57,8 +57,8 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         bits, complex128 for 64; as (re, im) if `a` is.
 
     Raises:
-        ValueError, TypeError: an argument that does not fit; the message has
-            the remedy. donate=True if type, shape or block size changes.
+        ValueError, TypeError: an argument that does not fit, or donate=True if
+            type, shape or block size changes; the message has the remedy.
 
     Costs 5 n log2 n flops for n points and, by transposes, at most two
     all-to-alls of (p - 1)/p of a device's block for each dimension cut into p;

@@ -92,7 +92,7 @@ def reconstruct(
         maps: S, complex (coils, *shape); None finds an image for every coil.
         iterations: steps of conjugate gradients; for ADMM in whole rounds of 5.
         density: rounds of Pipe and Menon's weights; steps start at the weighted
-            adjoint, or at zero if 0.
+            adjoint, or from zeros if density is 0.
         l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv and
             wavelet also to the start's brightest pixel. Of these two give at
             most one, on Auto axes, with density > 0.

@@ -57,7 +57,7 @@ def write_array(
         record: origin of the array (`record_of(plan)`), stored in a .zarr store or HDF5 file.
         report: called with the bytes of each write of this process.
         about: plain values, further attributes of a .zarr store or HDF5 file.
-        affine: 4 x 4, from indices to mm, for a .nii or .nii.gz file; None means size 1 without a unit.
+        affine: 4 x 4, from indices to mm, for a .nii or .nii.gz file; None means voxels of size 1 without a unit.
 
     Raises:
         ValueError: an unknown suffix, a type that the format does not have, a record of another array, or .zarr

@@ -188,8 +188,8 @@ class Plan:
         """The transform of an array in `in_layout`; a NumPy array of `shape` is
         first put on the mesh.
 
-        If sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes
-        them; `donate` as for `fftn`.
+        Arrays whose sizes the mesh does not divide are PaddedArrays, as
+        `mf.shard` makes them; `donate` as for `fftn`.
         """
         return self._run(self.walk, x, donate)
 
