@@ -139,8 +139,8 @@ class Plan:
     @property
     def error(self) -> float:
         """A bound on the relative L2 error of the result, checked on CPUs and
-        GPUs (docs/accuracy.md). A constant array on TPUs, or in
-        nonuniform FFTs an input in phase with the window's error, may exceed it.
+        GPUs (docs/accuracy.md). A constant array on TPUs, or in nonuniform
+        FFTs an input in phase with the window's error, may exceed it.
 
         At points it is relative to the norm of the samples or, if larger, to
         that of samples of noise as large as the input.
