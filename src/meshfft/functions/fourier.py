@@ -31,8 +31,8 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         order: "natural": sharded as the array; "any": the cheapest layout
             ("natural" inside `jit` under Auto mesh axes).
         spec: PartitionSpec of the array, needed inside your own `shard_map`
-            and, under Auto mesh axes, on TPUs. Inside `shard_map`, `a` is a
-            block, and `s` refers to the whole array.
+            and, on TPUs, in `jit` under Auto mesh axes. In `shard_map`, `a` is
+            a block, and `s` refers to the whole array.
         out_spec: PartitionSpec of the result, by default that of the array;
             sizes that it does not divide are padded (see `PaddedArray`). Not
             with order="any".
