@@ -173,7 +173,7 @@ def _over_tiles(tile: Callable[..., Sums], out: Sums, positions: int) -> Sums:
 
 
 def _tile(before: int, after: int, positions: int) -> tuple[bool, int]:
-    """Whether tiles cut the positions before, not after, and their width there."""
+    """Whether tiles cut the positions before, and their width."""
     lines = before > 1 and after < positions
     length = before if lines else after
     most = min(length, max(1, positions // after) if lines else positions)

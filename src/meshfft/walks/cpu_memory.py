@@ -62,7 +62,7 @@ class _Memory:
         return not (work.matrix_flops or work.hops or work.all_to_alls) and work.peak_bytes > 5 * self.blocks[j]
 
     def again(self, j: int) -> int:
-        """A product's second block: half, if no later ring swaps blocks."""
+        """A product's second block: half, if no ring swaps blocks."""
         rings = [at.parts[step.dims[-1]] for step, at in self.pairs if step.numbers.dots and step.sends]
         swap, block = 2 in rings, max(self.blocks[j : j + 2])
         if swap and self.reals[j] and len(rings) > 1:
