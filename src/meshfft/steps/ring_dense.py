@@ -220,7 +220,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return (held + (chip.side == 1 and not layout.even)) * block + (2 if chip.planes else 4) * out + made * column
 
     def _peak_in_tiles(self, block: int, out: int, layout: Layout) -> int:
-        """Peak bytes on CPUs; without a loop over tiles, also a walk's input and result."""
+        """Peak bytes on CPUs, with input and result."""
         parts, after, columns = layout.parts[self.dim], self.after(layout), layout.block[self.dim]
         rows, lines = after.block[self.dim], math.prod(layout.block) // max(columns, 1)
         element = max(block // max(lines * columns, 1), out // max(lines * rows, 1))
