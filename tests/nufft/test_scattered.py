@@ -76,7 +76,7 @@ def test_values_adjoint_and_collectives(name: str) -> None:
     c = noise(values.shape, seed=2)
     image = mf.gather(plan.adjoint(mf.shard(c, mesh, plan.out_layout.spec)))
     apart = np.vdot(c.astype(complex), values) - np.vdot(image.astype(complex), x)
-    assert abs(apart) <= 2e-7 * np.linalg.norm(c) * np.linalg.norm(values)
+    assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(values)
 
     placed = plan(stored, placed=True)
     assert error(mf.gather(plan.restore(placed)), values) < 1e-7

@@ -9,6 +9,7 @@ of slots. k is split in two before the product with G, so that offsets and phase
 import dataclasses
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +21,9 @@ from .form import Form
 BATCH = 2**14  # points per batch, which fits in a core's cache
 WORDS = {4: "u4", 8: "u8", 16: "c16"}  # by bytes
 SAMPLE = 2**14  # points that estimate a load
+HALF_RANGE = 2**30  # of int32
 A = TypeVar("A", Array, np.ndarray)
+QUARTERS = np.array([1, 1j, -1, -1j])  # exp(2 pi i j / 4)
 SPLIT = 2.0**26  # leading bits of a turn, whose product with G is exact
 
 
@@ -59,20 +62,36 @@ class _Tiles(NamedTuple):
 def place(turns: np.ndarray, middles: tuple[int, ...], grid: Layout, form: Form, dtype: np.dtype) -> Placed:
     """Places points (M, d) in turns on all devices by tile, in O(M).
 
-    Blocks of `grid` are equal, devices numbered in their C order. `middles` are the origin of the phases.
+    Blocks of `grid` are equal, devices numbered in their C order. `middles` are the origin of the phases. Cells are
+    computed twice, to sort and to fill, because fresh memory for them would cost more.
     """
     tiles = _Tiles(grid, tuple(min(t, b) for t, b in zip(form.tile, grid.block, strict=True)))
-    many = len(turns)
-    real = np.finfo(dtype).dtype
-    cell, offset, phase = np.empty(turns.shape, np.int32), np.empty(turns.shape, real), np.empty(many, dtype)
-    key = np.empty(many, np.int64)
-    for begin in range(0, many, BATCH):
-        at = slice(begin, begin + BATCH)
-        owner, inside, late = _placed(turns[at], middles, tiles, form, cell[at], offset[at])
-        phase.real[at], phase.imag[at] = np.cos(late), np.sin(late)
-        key[at] = owner * math.prod(tiles.counts) + inside
+    many, devices = len(turns), math.prod(grid.parts)
+    key = np.empty(many, np.min_scalar_type(devices * math.prod(tiles.counts)))
+    for at in _batches(many):
+        key[at] = _key(turns[at], tiles, form)
     order = radix_order(key)
-    return _filled(order, key.take(order), tiles, form.chunk, cell, offset, phase)
+    slots, start, count, load = _slots(key.take(order), tiles, form.chunk)
+    shape = devices, start.shape[1] * form.chunk
+    cell = np.full((*shape, grid.ndim), -1, np.int32)
+    offset, phase = np.zeros((*shape, grid.ndim), np.finfo(dtype).dtype), np.zeros(shape, dtype)
+    flat = [_rows(table, shape) for table in (cell, offset, phase)]
+    for at in _batches(many):
+        for table, values in zip(flat, _placed(turns.take(order[at], 0), middles, tiles, form, dtype), strict=True):
+            table[slots[at]] = _rows(values, values.shape[:1])
+    place = np.empty(many, np.int32 if cell.size < HALF_RANGE else np.int64)
+    place[order] = slots
+    return Placed(Tables(cell, offset, start, count, phase), place, load, form.chunk, tiles.tile)
+
+
+def _batches(many: int) -> Iterator[slice]:
+    return (slice(begin, begin + BATCH) for begin in range(0, many, BATCH))
+
+
+def _rows(table: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """A table's rows as words, which NumPy moves many times faster."""
+    nbytes = table.itemsize * math.prod(table.shape[len(shape) :])
+    return table.reshape(math.prod(shape), -1).view(WORDS.get(nbytes, f"V{nbytes}"))[:, 0]
 
 
 def loads(turns: np.ndarray, grid: Layout, width: int, slack: int) -> np.ndarray:
@@ -96,29 +115,48 @@ def _sample(many: int) -> np.ndarray:
     return (np.arange(SAMPLE) * (math.sqrt(5) - 1) / 2 % 1 * many).astype(np.int64)
 
 
-def _placed(
-    turns: np.ndarray, middles: tuple[int, ...], tiles: _Tiles, form: Form, cell: np.ndarray, offset: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Owners, tiles, and phases in radians of points; fills `cell` and `offset`."""
-    owner, inside, late = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), np.zeros(len(turns))
-    grid, odd = tiles.grid, form.width % 2
-    for dim, (cells, block, tile) in enumerate(zip(grid.shape, grid.block, tiles.tile, strict=True)):
-        halves = _split(turns[:, dim])
-        whole, rest = _multiple(*halves, cells)
-        even = 0.5 * (1 - odd)
-        up = np.ceil(rest - (0.5 - even))
-        offset[:, dim] = rest - up + even
-        lowest = _wrapped((whole + up).astype(np.int32) - np.int32(form.width // 2 + form.slack), cells)
+def _key(turns: np.ndarray, tiles: _Tiles, form: Form) -> np.ndarray:
+    """The owner of each point, and the tile there, as one number."""
+    owner, inside, grid = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), tiles.grid
+    for dim, (block, tile) in enumerate(zip(grid.block, tiles.tile, strict=True)):
+        lowest, _ = _lowest(_split(turns[:, dim]), grid.shape[dim], form)
         part = lowest // block
         lowest -= part * block
-        cell[:, dim] = lowest
         owner *= grid.parts[dim]
         owner += part
         inside *= tiles.counts[dim]
         inside += lowest // tile
-        late += _multiple(*halves, middles[dim])[1]
-    late *= -2 * np.pi
-    return owner, inside, late
+    return owner * math.prod(tiles.counts) + inside
+
+
+def _placed(
+    turns: np.ndarray, middles: tuple[int, ...], tiles: _Tiles, form: Form, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells in the owner's block, offsets and phases of points."""
+    cell, offset = np.empty(turns.shape, np.int32), np.empty(turns.shape, np.finfo(dtype).dtype)
+    late = np.zeros(len(turns))
+    for dim, (cells, block) in enumerate(zip(tiles.grid.shape, tiles.grid.block, strict=True)):
+        halves = _split(turns[:, dim])
+        lowest, offset[:, dim] = _lowest(halves, cells, form)
+        cell[:, dim] = lowest - lowest // block * block
+        late -= _multiple(*halves, middles[dim])[1]
+    quarters = np.rint(4 * late)
+    late -= quarters / 4
+    angle = (2 * np.pi * late).astype(offset.dtype)  # at most pi / 4, so float32 keeps one rounding
+    phase = np.empty(len(turns), dtype)
+    phase.real, phase.imag = np.cos(angle), np.sin(angle)
+    phase *= QUARTERS.astype(dtype)[quarters.astype(np.int64) & 3]
+    return cell, offset, phase
+
+
+def _lowest(halves: tuple[np.ndarray, np.ndarray], cells: int, form: Form) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest cell that points may touch, and their offsets."""
+    whole, rest = _multiple(*halves, cells)
+    even = 0.5 * (1 - form.width % 2)
+    up = np.ceil(rest - (0.5 - even))
+    rest -= up
+    rest += even
+    return _wrapped((whole + up).astype(np.int32) - np.int32(form.width // 2 + form.slack), cells), rest
 
 
 def _split(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -147,51 +185,26 @@ def _wrapped(cell: np.ndarray, cells: int) -> np.ndarray:
 
 def radix_order(key: np.ndarray) -> np.ndarray:
     """Stable order of nonnegative integers; NumPy has a radix sort for 16 bits."""
-    order = np.argsort((key & 0xFFFF).astype(np.uint16), kind="stable")
+    order = np.argsort(key.astype(np.uint16, copy=False), kind="stable")
     for bits in range(16, int(key.max(initial=0)).bit_length(), 16):
-        order = order[np.argsort((key.take(order) >> bits & 0xFFFF).astype(np.uint16), kind="stable")]
+        order = order[np.argsort((key.take(order) >> bits).astype(np.uint16), kind="stable")]
     return order
 
 
-def _filled(
-    order: np.ndarray,
-    key: np.ndarray,
-    tiles: _Tiles,
-    chunk: int,
-    cell: np.ndarray,
-    offset: np.ndarray,
-    phase: np.ndarray,
-) -> Placed:
+def _slots(key: np.ndarray, tiles: _Tiles, chunk: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Slots of sorted points, and `start`, `count` and `load` of their chunks."""
     devices, many = math.prod(tiles.grid.parts), len(key)
     begin = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     points = np.diff(begin, append=many)
-    owner, tile = np.divmod(key[begin], math.prod(tiles.counts))
+    owner, tile = np.divmod(key[begin].astype(np.int64), math.prod(tiles.counts))
     chunks = -(-points // chunk)
     count = np.bincount(owner, chunks, devices).astype(np.int32)
     most = int(count.max())
     base = np.arange(devices) * most - (np.cumsum(count) - count)  # less other devices' empty chunks
     first = np.cumsum(chunks) - chunks + base[owner]
-    at = np.arange(many) + np.repeat(first * chunk - begin, points)
+    slots = np.repeat(first * chunk - begin, points)
+    slots += np.arange(many)
     start = np.zeros((devices * most, tiles.grid.ndim), np.int32)
     start[np.arange(chunks.sum()) + np.repeat(base, count)] = np.repeat(tiles.starts(tile), chunks, 0)
-    slots = np.empty(many, np.int64)
-    slots[order] = at
-    tables = Tables(
-        _in_slots(slots, cell, devices, most * chunk, -1),
-        _in_slots(slots, offset, devices, most * chunk, 0),
-        start.reshape(devices, most, -1),
-        count,
-        _in_slots(slots, phase, devices, most * chunk, 0),
-    )
     load = np.bincount(owner, points, devices).astype(np.int64)
-    return Placed(tables, slots, load, chunk, tiles.tile)
-
-
-def _in_slots(at: np.ndarray, values: np.ndarray, devices: int, slots: int, empty: int) -> np.ndarray:
-    """A table of rows as words, which NumPy moves many times faster."""
-    shape = devices * slots, math.prod(values.shape[1:])
-    table = np.full(shape, empty, values.dtype) if empty else np.zeros(shape, values.dtype)  # np.zeros writes nothing
-    nbytes = shape[1] * values.itemsize
-    word = WORDS.get(nbytes, f"V{nbytes}")
-    table.view(word)[:, 0][at] = values.reshape(len(values), shape[1]).view(word)[:, 0]
-    return table.reshape(devices, slots, *values.shape[1:])
+    return slots, start.reshape(devices, most, -1), count, load

@@ -249,9 +249,10 @@ def _way(
 def _homes(points: Layout, cuts: Cuts) -> tuple[np.ndarray, np.ndarray]:
     """Ring number of each point's device, and the position there."""
     axes, sizes = [axis for by in points.axes for axis in by], {cut.axis: cut.parts for cut in cuts}
-    ring = np.arange(math.prod(sizes.values())).reshape([cut.parts for cut in cuts])
+    ring = np.arange(math.prod(sizes.values()), dtype=np.int32).reshape([cut.parts for cut in cuts])
     numbers = ring.transpose([[cut.axis for cut in cuts].index(axis) for axis in axes]).ravel()
-    stored = [np.flatnonzero(points.logical(dim)) for dim in range(points.ndim)]
-    shards, inside = (np.ix_(*parts) for parts in zip(*map(np.divmod, stored, points.block), strict=True))
-    holder, place = np.ravel_multi_index(shards, points.parts), np.ravel_multi_index(inside, points.block)
+    holder = place = np.zeros((), np.int32)
+    for dim, (parts, block) in enumerate(zip(points.parts, points.block, strict=True)):
+        shard, inside = np.divmod(np.flatnonzero(points.logical(dim)).astype(place.dtype), block)
+        holder, place = np.add.outer(holder * parts, shard), np.add.outer(place * block, inside)
     return numbers[holder.ravel()], place.ravel()
