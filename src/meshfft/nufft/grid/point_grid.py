@@ -22,7 +22,7 @@ from .form import Form, Outs, Slots, group_at, groups
 
 Orders = tuple[int, ...]  # of the derivative of the window, by dimension
 SMALL = 1024  # bytes below which XLA makes a function unasked
-GROUP = 1024  # points whose weights are computed at once, to stay in cache
+GROUP = 128  # points whose weights are computed at once; XLA would give more to threads, which spin meanwhile
 
 
 def interpolate(block: Array, slots: Slots, form: Form, outs: Outs, out: Array) -> Array:
