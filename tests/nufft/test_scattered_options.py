@@ -106,3 +106,18 @@ def test_options_are_read_once_at_the_boundary() -> None:
         nufftn(noise((8, 8)), points, donate=True)
     with pytest.raises(ValueError, match="precision 1e-05 is out of reach of this transform"):
         nufftn(noise((8, 8)), points, precision=1e-5, tol=1e-3)
+
+
+def test_crowded_cpu_devices_do_not_set_the_time() -> None:
+    """Catches plans for CPU devices, which share cores, that count on the fullest device: they took a finer grid, and
+    twice the time.
+    """
+    rng, where = np.random.default_rng(2), mesh((4, 2))
+    even = rng.uniform(-0.5, 0.5, (200_000, 3))
+    plans = [
+        mf.scattered_plan((128, 128, 128), mf.Scattered.turns(k), mesh=where, spec=P("x", "y"), tol=1e-3)
+        for k in (even, even**3 * 4)
+    ]
+    assert plans[1].imbalance > 1.5 > 1.1 > plans[0].imbalance
+    assert plans[0].grid == plans[1].grid
+    assert plans[1].seconds == pytest.approx(plans[0].seconds, rel=0.1)

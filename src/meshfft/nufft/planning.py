@@ -87,7 +87,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
     LOG.info("placing %d points on the grid of a plan", points.size)
     tables, order, balance = _working(post, walk.end)
     slots, load = tables.cell.shape[1], np.count_nonzero(tables.cell[..., 0] >= 0, 1)
-    what = (slots, int(load.max()), None if balance is None else balance[0])
+    what = (slots, post.busy(load), None if balance is None else balance[0])
     owned = _from_image(walk, post, post.steps(walk.end, *what))
     if (machine := tried(owned, problem.machine, problem.dtype.itemsize)) is not problem.machine:
         return scattered_plan_for(problem._replace(machine=machine))

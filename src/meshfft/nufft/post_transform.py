@@ -5,13 +5,15 @@
     known points    TileBalance, if owners are crowded -> Interpolate
     traced points   RingGrid, or with a capacity PointExchange
 
-The device with the most points sets the time.
+The device with the most points sets the time, unless devices share cores.
 """
 
 import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from ..layout.layout import Layout, even_cuts
 from ..machine.machine import Machine
@@ -50,13 +52,17 @@ class PostTransform:
         cells = layout.along(problem.dims)
         load = loads(problem.points.in_turns, cells, self.window.width, problem.slack)
         most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balanced else load.max())
-        return self.steps(layout, most, most)
+        return self.steps(layout, most, min(most, self.busy(load)))
 
     def least(self, layout: Layout) -> tuple[Step, ...]:
         if not self.problem.points.known:
             return ()
         mean = self.problem.points.size // math.prod(layout.along(self.problem.dims).parts)
         return self.steps(layout, mean, mean)
+
+    def busy(self, load: np.ndarray) -> int:
+        """Points that set the time: those of the fullest device, or the mean if devices share cores."""
+        return math.ceil(load.mean() if self.problem.machine.chip.cached else load.max())
 
     @property
     def balanced(self) -> bool:
@@ -79,7 +85,7 @@ class PostTransform:
     def steps(
         self, layout: Layout, slots: int, most: int, balance: TileBalance | None = None, sign: int = -1
     ) -> tuple[Step, ...]:
-        """Steps to `slots` of known points per device, `most` of them full; `sign` 0 leaves out the phases."""
+        """Steps to `slots` of known points per device, priced for `most`; `sign` 0 leaves out the phases."""
         before, grid = self._onto_halos(layout, balance)
         before = self._wired(layout, before)
         total = slots * math.prod(grid.parts)

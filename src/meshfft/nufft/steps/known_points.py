@@ -53,7 +53,7 @@ class Interpolate(PointStep, Kernels):
     cells: tuple[int, ...]
     middles: tuple[int, ...]
     form: Form
-    most: int  # points of the fullest device
+    most: int  # points that set the time
 
     def operand(self, given: Any, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
         tables, *shift = given if isinstance(given, Moved) else (given,)
