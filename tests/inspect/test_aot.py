@@ -93,14 +93,17 @@ def test_loops(seconds: float, total: float) -> None:
     assert played == (500.0, 5 * seconds, total, {"collective-permute-start.1": total - 500.0})
 
 
-def test_the_estimate_of_compiling_is_what_was_measured() -> None:
+def test_the_estimate_of_compiling_holds_what_was_measured() -> None:
     """Catches an estimate that the rows do not bear out, and one for machines whose compiler was not measured."""
     lines = (Path(__file__).parents[2] / "benchmarks/results/compile.jsonl").read_text().splitlines()
     rows, mesh = [json.loads(line) for line in lines], AbstractMesh((8,), ("x",))
     for method in ("auto", "kdft"):
         measured = [row["cpu_seconds"] for row in rows if (row["method"] == "kdft") == (method == "kdft")]
         expected = compile_seconds(mf.plan((8, 8), mesh=mesh, topology="v3:2x2", method=method))
-        assert expected == pytest.approx((min(measured), max(measured)), rel=0.5)
+        assert expected is not None
+        least, most = expected
+        assert 0.8 * least <= min(measured) <= max(measured) <= 1.2 * most, "a core of another speed: widen COMPILING"
+        assert most / max(measured) < 5 and min(measured) / least < 5, "COMPILING is of other code"
     assert compile_seconds(mf.plan((8, 8), mesh=mesh, topology="h100:8")) is None
 
 
