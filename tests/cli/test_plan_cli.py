@@ -68,7 +68,7 @@ def test_plan_shows_the_walk_that_runs_here() -> None:
 
 def test_plan_says_how_long_compiling_takes() -> None:
     """Catches an estimate that is missing for a pod, or made up for machines whose compiler was not measured."""
-    assert "s on fast to slow cores, an estimate" in call("plan", "16,16", "--topology", "v3:2x2", "--mesh", "8")
+    assert "s, by the core, estimated from other plans" in call("plan", "16,16", "--topology", "v3:2x2", "--mesh", "8")
     assert json.loads(call("plan", "16,16", "--topology", "v3:2x2", "--mesh", "8", "--json"))[ESTIMATE][0] > 1
     assert json.loads(call("plan", "16,16", "--topology", "h100:8", "--mesh", "8", "--json"))[ESTIMATE] is None
     assert "an estimate" not in call("plan", "16,16", "--mesh", "8")

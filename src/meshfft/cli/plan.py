@@ -92,7 +92,7 @@ def plan(
     say(str(best))
     if expected:
         seconds = " to ".join(dict.fromkeys(map(_rounded, expected)))
-        say(f"Compiling takes {seconds} s on fast to slow cores, an estimate from other plans.")
+        say(f"Compiling takes {seconds} s, by the core, estimated from other plans.")
     if topology:
         call = mesh_call(best.machine, axis_sizes(best.mesh))
         say_filled(f"Its mesh: {call or 'plan.device_mesh(), as no call of JAX makes it'}.")
