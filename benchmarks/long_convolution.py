@@ -6,7 +6,6 @@ Seconds of interleaved calls, seconds of compiling, bytes that a device receives
 errors against float64 NumPy: of the value, and of the gradient of sum(w c) in both arrays.
 """
 
-import functools
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -51,7 +50,7 @@ def measured(length: int, channels: int, rounds: int) -> list[Values]:
     ways: dict[str, Convolve] = {"meshfft": ours, "jnp.fft": theirs}
     for devices, (by, convolve) in itertools.product((8, 1), ways.items()):
         given = [jax.device_put(x, cut if devices > 1 else None) for x in (u, h, w)]
-        compiled, seconds, _ = clocked(functools.partial(_compiled, convolve, *given[:2]))
+        compiled, seconds, _ = clocked(jax.jit(convolve, out_shardings=given[0].sharding).lower(*given[:2]).compile)
         sent = sum(one.bytes * one.times for one in every_collective(program_of(compiled)))
         slope = jax.jit(jax.grad(lambda u, h, w, c=convolve: jnp.vdot(w, c(u, h)), (0, 1)))(*given)
         programs[by, devices] = lambda run=compiled, given=given: run(*given[:2])
@@ -67,10 +66,6 @@ def measured(length: int, channels: int, rounds: int) -> list[Values]:
     for way, times in timed(programs, rounds).items():
         rows[way]["seconds"] = times.seconds
     return list(rows.values())
-
-
-def _compiled(convolve: Convolve, u: Array, h: Array) -> jax.stages.Compiled:
-    return jax.jit(convolve, out_shardings=u.sharding).lower(u, h).compile()
 
 
 def _causal(a: np.ndarray, b: np.ndarray, back: bool = False) -> np.ndarray:

@@ -1,10 +1,13 @@
 """Transforms alone, donated, in the user's `jit`, and in a `lax.scan`, beside mpi4py-fft on one rank per core.
 
 complex64, natural order, eight CPU devices. One iteration of a scan is a round trip. mpi4py-fft leaves its output
-transposed. `--slab` leaves out mpi4py-fft's pencils, whose ranks keep more arrays than memory holds at 512^3.
+transposed. `--slab` leaves out mpi4py-fft's pencils, whose ranks keep more arrays than memory holds at 512^3. `--keep`
+makes glibc keep freed memory, so that the system need not clear the pages of each result.
 """
 
 import functools
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +28,7 @@ from .measure.on_devices import plan_of
 from .rows import Values, cores, kept
 from .timing import Call, timed
 
+KEEP = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=34359738368:glibc.malloc.arena_max=1"
 ONCE, TURN = "once", "a turn"  # the kind of a program: one transform, or one round trip
 
 
@@ -42,10 +46,14 @@ def main(
     rounds: int = 7,
     turns: int = 10,
     slab: bool = False,
+    keep: bool = False,
     rows: Path | None = None,
 ) -> None:
+    if keep and os.environ.get("GLIBC_TUNABLES") != KEEP:  # glibc reads it when a process starts
+        os.execve(sys.executable, sys.orig_argv, os.environ | {"GLIBC_TUNABLES": KEEP})
     cpu_devices()
     task = Task(numbers(shape))
+    what: Values = {"shape": task.shape, "keep": keep}
     meshes = [numbers(text) for text in mesh or ()] or usual_meshes(8, len(task.shape))
     data = Data(task, cores())
     with MpiRanks() as ranks:
@@ -53,10 +61,8 @@ def main(
         programs = [one for case in cases for one in compiled(case, data, turns)]
         programs += theirs(data, ranks, turns, slab)
         times = timed({at: one.call for at, one in enumerate(programs)}, rounds)
-    found = (
-        {"program": one.said, "shape": task.shape, "seconds": [each / one.times for each in times[at].seconds]}
-        for at, one in enumerate(programs)
-    )
+    every = zip(programs, times.values(), strict=True)
+    found = ({**what, "program": one.said, "seconds": [s / one.times for s in spent.seconds]} for one, spent in every)
     print_rows(kept(rows, found, "mpi4py", "mpi4py-fft"))
 
 

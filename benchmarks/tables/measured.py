@@ -19,6 +19,7 @@ BESIDE = {  # lines of the table beside mpi4py-fft: the length, and the program
     "256^3, by a plan": (256, "alone"),
     "256^3, forward and back, each of ten in a `scan`": (256, "a turn"),
     "512^3, by a plan": (512, "alone"),
+    "512^3, by a plan, memory kept": (512, "alone, kept"),
     "512^3, donated": (512, "donated"),
     "512^3, donated, forward and back, each of three in a `scan`": (512, "a turn, donated"),
 }
@@ -47,7 +48,8 @@ def programs(rows: Sequence[Values]) -> Named:
         best = {kind: min(s for one, s in times if (one["by"], one["kind"]) == ("mpi4py-fft", kind)) for kind in KINDS}
         for one, seconds in times:
             if one["by"] == "meshfft":
-                way, mesh = (run[0]["shape"][0], one["how"]), ",".join(map(str, one["mesh"]))
+                how, mesh = one["how"] + ", kept" * run[0]["keep"], ",".join(map(str, one["mesh"]))
+                way = run[0]["shape"][0], how
                 found[way][mesh] = (1e3 * seconds, best[one["kind"]] / seconds, one["blocks"])
     lines = ([words, *(_ratio(*found[way][mesh][:2]) for mesh in SHAPES.values())] for words, way in BESIDE.items())
     yield "table mpi4py-fft", markdown(("ms, ratio", *SHAPES), lines)
@@ -83,8 +85,12 @@ def dense(rows: Sequence[Values]) -> Named:
         ways = {"kdft": "KDFT, ", "vander": "`numpy.vander`, "}
         types = {f"{way}-{bits}": row[f"{words}complex{bits}"] for way, words in ways.items() for bits in (64, 128)}
         yield f"phases {row['N']}", Series(types, error)
-    inverses = (row for row in tables["inverse"] if row["N"] == 256)
-    yield "table inverses", markdown(("points", "condition", "solved by", *INVERSES), map(_inverse, inverses))
+    inverses = (
+        [row["points"], _condition(row["condition"]), row["solved by"], *(_short(row[name]) for name in INVERSES)]
+        for row in tables["inverse"]
+        if row["N"] == 256
+    )
+    yield "table inverses", markdown(("points", "condition", "solved by", *INVERSES), inverses)
     for same in grouped(tables["inverse"], lambda row: row["points"]):
         yield f"condition {same[0]['points']}", Series({str(row["N"]): row["condition"] for row in same}, _condition)
     for same in grouped(tables["regularised"], lambda row: row["points"]):
@@ -92,12 +98,8 @@ def dense(rows: Sequence[Values]) -> Named:
 
 
 def _dense(row: Values) -> list[str]:
-    numbers = [number(row[name]) for name in (*DENSE.values(), *RATIOS)]
+    numbers = (number(row[name]) for name in (*DENSE.values(), *RATIOS))
     return [str(row["N"]), str(row["M"]), *numbers, *(error(row[name]) for name in ERRORS)]
-
-
-def _inverse(row: Values) -> list[str]:
-    return [row["points"], _condition(row["condition"]), row["solved by"], *(_short(row[name]) for name in INVERSES)]
 
 
 def _condition(value: float) -> str:

@@ -27,10 +27,16 @@ def pod(rows: Sequence[Values]) -> Named:
         yield f"pod {name} ms", Series({one: 1e3 * spent for one, spent in seconds.items()}, "{:.1f}".format)
     wires = [row for row in rows if (row["shape"][0], row["mesh"], row["engine"]) == (8192, [2048], "auto")]
     wires.sort(key=lambda row: (row["order"] != "natural", -row["sent_bytes"]))
-    yield "table wires", markdown(WIRES, map(_wire, wires))
+    fields, compared = ("plan", "compute", "links", "played"), ("plan", "played", "plan_compute", "compute")
+    sent = ([one["order"], one["wire"], f"{one['sent_bytes'] / 1e9:.2f} GB", *_seconds(one, *fields)] for one in wires)
+    yield "table wires", markdown(WIRES, sent)
     ours = [row for row in rows if row["by"] != THEIRS and (row["wire"], row["engine"]) == ("exact", "auto")]
     ours = [row for row in ours if row["topology"].startswith("v3")]
-    yield "table programs", markdown(PROGRAMS, map(_against, sorted(ours, key=_ratio)))
+    against = (
+        [program(one), ", ".join(map(str, one["mesh"])), *_seconds(one, *compared), f"{_ratio(one):.2f}"]
+        for one in sorted(ours, key=_ratio)
+    )
+    yield "table programs", markdown(PROGRAMS, against)
 
 
 def program(row: Values) -> str:
@@ -38,16 +44,6 @@ def program(row: Values) -> str:
     ways = [row[name] for name in ("method", "order", "precision", "wire", "engine")]
     words = [word for word in ways if word not in USUAL] if row["by"] != THEIRS else [THEIRS]
     return "-".join([f"{row['shape'][0]}@{math.prod(row['mesh'])}", *words])
-
-
-def _wire(row: Values) -> list[str]:
-    sent = f"{row['sent_bytes'] / 1e9:.2f} GB"
-    return [row["order"], row["wire"], sent, *_seconds(row, "plan", "compute", "links", "played")]
-
-
-def _against(row: Values) -> list[str]:
-    seconds = _seconds(row, "plan", "played", "plan_compute", "compute")
-    return [program(row), ", ".join(map(str, row["mesh"])), *seconds, f"{_ratio(row):.2f}"]
 
 
 def _ratio(row: Values) -> float:

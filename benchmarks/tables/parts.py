@@ -58,7 +58,8 @@ def _each(command: str, *flags: str) -> list[str]:
 
 
 PROGRAMS = _each("programs --rounds 9 --shape 256,256,256")
-PROGRAMS += _each("programs --rounds 4 --turns 3 --shape 512,512,512 --slab --mesh", "8", "2,4", "2,2,2")
+LARGE = [f"--mesh {mesh}{memory}" for memory in ("", " --keep") for mesh in ("8", "2,4", "2,2,2")]
+PROGRAMS += _each("programs --rounds 4 --turns 3 --shape 512,512,512 --slab", *LARGE)
 AUTHORS = _each(f"fft {HERE}", *CUBES, "1024,1024 --mesh 2,4", "16384 --mesh 8")
 COMPILED = _each("compile 256,256,256 --topology v3:2x2 --mesh 2,2,2")
 COMPILED += _each(f"{V3} --mesh 8,16,16", "--method auto", "--method kdft")
