@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.fft
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -21,7 +22,7 @@ from meshfft.layout.layout import Layout, from_spec
 from meshfft.machine.chips import CPU
 from meshfft.machine.machine import Machine
 from meshfft.numerics.dtypes import Dot
-from meshfft.operators.transform import transform_of
+from meshfft.operators.transform import Kind, transform_of
 from meshfft.plans.primitive import bind
 from meshfft.steps import InPlace, LocalFFT, Problem, shared_memory
 from meshfft.steps import problem as problems
@@ -47,6 +48,7 @@ LARGE = {"slab": ((8,), P("x")), "pencil": ((2, 4), P("x", "y")), "block": ((2, 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_memory, "CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr(shared_memory, "IN_PLACE_BYTES", CHUNK)
     monkeypatch.setattr(problems, "LARGE_BYTES", CHUNK)
 
 
@@ -55,11 +57,11 @@ def _start(name: str) -> Layout:
     return from_spec(shape, dict(zip("xyz", sizes, strict=False)), spec)
 
 
-def _steps(name: str) -> list[InPlace]:
+def _steps(name: str, kind: Kind = "fft", real: bool = False) -> list[InPlace]:
     """Every step that is offered at the start of a case."""
     shape, start = CASES[name][0], _start(name)
-    transform = transform_of(tuple(range(len(shape))), shape, None, False)
-    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options("transpose"), start)
+    transform = transform_of(tuple(range(len(shape))), shape, None, False, kind)
+    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options("transpose"), start, real=real)
     return list(InPlace.offers(problem, start, problem.todo()))
 
 
@@ -94,6 +96,30 @@ def test_back_by_the_adjoint_and_in_a_batch(name: str, small_chunks: None) -> No
     assert error(pull(y)[0], dft(np.asarray(y), step.dims)) <= 8e-7
     pair = jax.vmap(lambda x: bind([x], walk, where)[0])(jnp.stack([x, 2 * x]))
     assert error(pair, np.stack([y, 2 * y])) <= 4e-7
+
+
+@pytest.mark.parametrize("kind", [f"{name}-{type}" for name in ("dct", "dst") for type in (1, 2, 3, 4)])
+@pytest.mark.parametrize("name", slow_but(("two axes",), ("pencil", "block", "two axes", "odd factors")))
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_cosines_and_sines_in_chunks(name: str, kind: Kind, dtype: str, small_chunks: None) -> None:
+    """Catches a line that is cut by the chunks, parts that mix, and a way back or a gradient of other steps."""
+    shape, sizes, spec = CASES[name]
+    host, where, offers = noise(shape, dtype), mesh(sizes), _steps(name, kind, dtype == "float32")
+    x, call = mf.shard(host, where, spec), getattr(scipy.fft, f"{str(kind)[:3]}n")
+    assert offers and all(len(step.steps) == 2 + len(step.dims) for step in offers)
+    for step in offers[:: max(len(offers) // 3, 1)]:
+        walk = Walk(_start(name), (step,), real=dtype == "float32")
+        truth = call(host.astype(np.promote_types(dtype, float)), int(str(kind)[-1]), axes=step.dims)
+        (y,) = bind([x], walk, where)
+        assert error(y, truth) <= 6e-7, step.name(walk.start)
+        (back,) = bind([y], walk.inverse(1.0), where)
+        ratio = np.vdot(host, back).real / np.vdot(host, host).real  # a walk back inverts up to a scalar
+        assert error(np.asarray(back) / np.float32(ratio), host) <= 2e-6
+        _, pull = jax.vjp(lambda x, walk=walk: bind([x], walk, where)[0], x)
+        c = noise(shape, dtype, 1)
+        (slope,) = pull(mf.shard(c, where, spec))
+        apart = np.sum(np.asarray(slope) * host) - np.sum(c * np.asarray(y))
+        assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
 
 
 def test_nothing_is_offered_where_chunks_would_differ(small_chunks: None) -> None:

@@ -106,6 +106,9 @@ class InChunks(Sends):
     def conjugate(self) -> Self:
         return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
 
+    def invert(self, layout: Layout) -> Self:
+        return dataclasses.replace(self, steps=tuple(step.invert(at) for step, at in self.pairs(layout))[::-1])
+
     def insert(self, dim: int) -> Self:
         return dataclasses.replace(self, steps=tuple(step.insert(dim) for step in self.steps), dim=shift(self.dim, dim))
 

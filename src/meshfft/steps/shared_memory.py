@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 import jax.numpy as jnp
@@ -21,9 +21,10 @@ from ..numerics.dtypes import Error, unit_of
 from ..numerics.phases import MAX_LENGTH, mulmod, roots, table
 from ..numerics.split_complex import Block, in_complex, join
 from ..operators.matrices import Matrix, Roots
+from ..operators.trig import Trig
 from .base import MatrixStep, Step, names
 from .exchange import MOST_CHUNKS, PASSES, Exchange
-from .local_fft import LocalFFT
+from .local_fft import IN_PLACE_BYTES, LocalFFT, LocalTrig
 from .problem import Least, Problem, ready
 from .sends import InChunks, Wired
 
@@ -32,6 +33,8 @@ SMALLEST_BYTES = 2**14  # least bytes of a block; below it, a ring compiles in h
 NEAR = 32  # adjacent columns whose phases are in a table
 CHUNK_BYTES = 2**20  # least bytes of a chunk: small ones have slower columns
 LARGEST = 4  # a chunk may be this many times larger, so that all are equal
+Lines = Mapping[int, Roots | Trig]
+TRIG_ARRAYS = 4  # arrays of a chunk that its cosine transform takes
 COPIES = 2  # a chunk is copied out of the block and back
 CACHED = 2  # a pass over a chunk in cache is this many times cheaper
 
@@ -130,7 +133,7 @@ def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class InPlace(InChunks):
-    """An exchange, a LocalFFT and the exchange back in a loop over equal chunks of rows of `dim`, in place.
+    """An exchange, local transforms and the exchange back in a loop over equal chunks of rows of `dim`, in place.
 
     Invariant: every temporary has the size of a chunk, in any program around the loop.
     """
@@ -140,23 +143,25 @@ class InPlace(InChunks):
         """Steps for all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
         if problem.sliced or not (problem.large(layout) and layout.even and problem.any_engine):
             return
-        roots = {d: m for d, m in ready(todo).items() if isinstance(m, Roots) and m.has_fft}
-        roots = {d: m for d, m in roots.items() if m.length == m.rows == m.columns == layout.shape[d]}
-        cut, whole = ([d for d in roots if (layout.parts[d] > 1) == is_cut] for is_cut in (True, False))
+        kinds = (Roots, Trig) if math.prod(layout.block) * problem.itemsize // 2 >= IN_PLACE_BYTES else (Roots,)
+        lines = {d: m for d, m in ready(todo).items() if isinstance(m, kinds) and m.has_fft}
+        lines = {d: m for d, m in lines.items() if m.length == m.rows == m.columns == layout.shape[d]}
+        cut, whole = ([d for d in lines if (layout.parts[d] > 1) == is_cut] for is_cut in (True, False))
         for dim in range(layout.ndim):
             moved, beside = [d for d in cut if d != dim], [d for d in whole if d != dim]
             for opened in dict.fromkeys([tuple(moved), *((d,) for d in moved)]) if moved else ():
                 for also in dict.fromkeys([(), tuple(beside)]):
-                    lines: dict[int, Matrix] = {d: roots[d] for d in sorted((*opened, *also))}
-                    yield from cls._of(problem, layout, dim, opened, lines, problem.bytes_at(todo))
+                    some = {d: lines[d] for d in sorted((*opened, *also))}
+                    yield from cls._of(problem, layout, dim, opened, some, problem.bytes_at(todo))
 
     @classmethod
     def _of(
-        cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: dict[int, Matrix], itemsize: int
+        cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: Lines, itemsize: int
     ) -> Iterator["InPlace"]:
         """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` fit in cache."""
         parts = math.prod(layout.parts[d] for d in opened)
-        chunks = _count(layout, dim, parts, itemsize)
+        trig = any(isinstance(matrix, Trig) for matrix in lines.values())
+        chunks = _count(layout, dim, parts, itemsize * (TRIG_ARRAYS if trig else 1))
         if chunks < 2 or parts > MOST_CHUNKS:
             return
         inner = at = layout.resize(dim, layout.shape[dim] // chunks)
@@ -166,7 +171,12 @@ class InPlace(InChunks):
             moves, at = [*moves, move], move.after(at)
         there = Exchange(tuple(moves))
         back = there.transpose(inner)
-        for local in LocalFFT.offers(problem, at, lines):
+        if trig:
+            each = [step for d, matrix in lines.items() for step in LocalTrig.offers(problem, at, {d: matrix})]
+            if len(each) == len(lines):
+                yield cls((there, *(dataclasses.replace(step, in_place=True) for step in each), back), dim, chunks)
+            return
+        for local in LocalFFT.offers(problem, at, dict(lines)):
             if local.in_cache and local.dims == tuple(lines):
                 yield cls((there, local.fuse(there, back), back), dim, chunks)
 
@@ -177,8 +187,9 @@ class InPlace(InChunks):
             return Least()
         moved = (COPIES + 2 * PASSES // CACHED) * problem.least_bytes // problem.start.ndim
         sent, bounds = problem.least_bytes // problem.start.ndim, dict[int, float]()
-        for dim in (dim for dim, matrix in problem.todo().items() if matrix.has_fft):
+        for dim, matrix in ((dim, matrix) for dim, matrix in problem.todo().items() if matrix.has_fft):
             flops = int(5 * problem.points * math.log2(max(problem.least_rows[dim], 1)))
+            flops //= 2 if isinstance(matrix, Trig) else 1
             bounds[dim] = problem.bound(Work(vector_flops=flops, memory_bytes=moved, sent_bytes=sent))
         return Least(cut=bounds)
 
@@ -222,8 +233,8 @@ class InPlace(InChunks):
         return lax.fori_loop(0, self.chunks, chunk, block)
 
     def name(self, layout: Layout) -> str:
-        there, local, _ = (step.name(at) for step, at in self.pairs(layout))
-        return f"{there}, {local}, and back, in place in {self.chunks} chunks of {names((self.dim,), layout)}"
+        *there, _ = (step.name(at) for step, at in self.pairs(layout))
+        return f"{', '.join(there)}, and back, in place in {self.chunks} chunks of {names((self.dim,), layout)}"
 
 
 def _count(layout: Layout, dim: int, parts: int, itemsize: int) -> int:
