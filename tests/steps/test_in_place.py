@@ -105,7 +105,7 @@ def test_cosines_and_sines_in_chunks(name: str, kind: Kind, dtype: str, small_ch
     """Catches a line that is cut by the chunks, parts that mix, and a way back or a gradient of other steps."""
     shape, sizes, spec = CASES[name]
     host, where, offers = noise(shape, dtype), mesh(sizes), _steps(name, kind, dtype == "float32")
-    x, call = mf.shard(host, where, spec), getattr(scipy.fft, f"{str(kind)[:3]}n")
+    x, call = jax.device_put(host, NamedSharding(where, spec)), getattr(scipy.fft, f"{str(kind)[:3]}n")
     assert offers and all(len(step.steps) == 2 + len(step.dims) for step in offers)
     for step in offers[:: max(len(offers) // 3, 1)]:
         walk = Walk(_start(name), (step,), real=dtype == "float32")
@@ -117,7 +117,7 @@ def test_cosines_and_sines_in_chunks(name: str, kind: Kind, dtype: str, small_ch
         assert error(np.asarray(back) / np.float32(ratio), host) <= 2e-6
         _, pull = jax.vjp(lambda x, walk=walk: bind([x], walk, where)[0], x)
         c = noise(shape, dtype, 1)
-        (slope,) = pull(mf.shard(c, where, spec))
+        (slope,) = pull(jax.device_put(c, x.sharding))
         apart = np.sum(np.asarray(slope) * host) - np.sum(c * np.asarray(y))
         assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
 

@@ -67,7 +67,6 @@ def _parts(x: Array, coordinates: PerDim, weights: PerDim, edges: Array, bins: i
 
 
 def _summed(values: Array, index: Array, bins: int) -> Array:
-    """Sums values by bin, in runs; drops those outside."""
     many = values.shape[0]
     runs = max(1, min(-(-many // RUN), many // bins, MOST // bins))
     run = lax.broadcasted_iota(jnp.int32, (runs, -(-many // runs)), 0).ravel()[:many]

@@ -160,7 +160,6 @@ def _timings(mesh: Mesh, kind: str, axes: tuple[str, ...]) -> Iterator[Timing]:
 
 
 def _links(machine: Machine, timings: list[Timing], memory: float) -> dict[str, float]:
-    """Rates and latencies of both levels that timings reach."""
     rows = [(one, _load(machine, one)) for one in timings]
     inner, outer = ([row for row in rows if bool(row[1].messages) == outside] for outside in (False, True))
     short = [one.seconds / load.far for one, load in inner if one.kind == "ring" and one.nbytes < SHORT]

@@ -144,7 +144,6 @@ def _upward(size: int, wraps: bool) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _listed(shape: Sizes) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates of each chip, and the chip at each place."""
     coords, chips = np.indices(shape).reshape(len(shape), -1), np.empty(shape, int)
     host, within = coords[:2] // 2, coords[:2] % 2
     coords = coords[:, np.lexsort((*within, *host, *coords[2:]))]

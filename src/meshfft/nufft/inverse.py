@@ -144,7 +144,6 @@ def _ends(taken: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _solved(normal: Operator, b: Any, steps: int, tol: float) -> tuple[Any, list[tuple[float, float]]]:
-    """The x with normal(x) = b, and the coefficients of the steps."""
     size = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(b)) or 1.0  # squares of tiny numbers underflow
     b = ended(jax.tree.map(lambda leaf: leaf / size, b))
     now, taken = Iterate(jax.tree.map(jnp.zeros_like, b), b, b, ended(dot(b, b))), list[tuple[float, float]]()

@@ -97,7 +97,6 @@ def _trials(walk: Walk) -> tuple[Trial, ...]:
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -> None:
-    """Raises RuntimeError for a failed kernel, or if processes run different steps."""
     device = device_of(chip, mesh, jax.default_backend())
     failed = failing(walk.trials(), device) if device else ()
     if failed:

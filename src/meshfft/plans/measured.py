@@ -80,7 +80,6 @@ def _recalled(facts: Mapping[str, object], count: int) -> list[float]:
 
 @functools.lru_cache(maxsize=1024)
 def _seconds(plans: tuple[Plan, ...]) -> list[float]:
-    """The plans' seconds, which `fastest` keeps here."""
     return []
 
 

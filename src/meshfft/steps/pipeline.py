@@ -248,7 +248,6 @@ def _equal(rows: int, tile: int) -> int:
 
 
 def _one_by_one(step: LocalFFT, chunks: list[Block], layout: Layout) -> list[Block]:
-    """Each chunk after the previous one is done."""
     done: list[Block] = []
     for chunk in chunks:
         if done:

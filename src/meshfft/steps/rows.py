@@ -233,7 +233,6 @@ def _rounds(step: Bands, layout: Layout) -> tuple[Together, ...]:
 
 
 def _segments(step: Bands, layout: Layout) -> Iterator[Segment]:
-    """Rows of each band by sender and receiver."""
     after, dim = step.after(layout), step.dim
     held, wanted = (list(zip(one.starts(dim), one.counts(dim), strict=True)) for one in (layout, after))
     for band, (sender, (start, count)) in itertools.product(step.bands, enumerate(held)):

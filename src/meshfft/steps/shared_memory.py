@@ -33,7 +33,6 @@ SMALLEST_BYTES = 2**14  # least bytes of a block; below it, a ring compiles in h
 NEAR = 32  # adjacent columns whose phases are in a table
 CHUNK_BYTES = 2**20  # least bytes of a chunk: small ones have slower columns
 LARGEST = 4  # a chunk may be this many times larger, so that all are equal
-Lines = Mapping[int, Roots | Trig]
 TRIG_ARRAYS = 4  # arrays of a chunk that its cosine transform takes
 COPIES = 2  # a chunk is copied out of the block and back
 CACHED = 2  # a pass over a chunk in cache is this many times cheaper
@@ -156,7 +155,13 @@ class InPlace(InChunks):
 
     @classmethod
     def _of(
-        cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: Lines, itemsize: int
+        cls,
+        problem: Problem,
+        layout: Layout,
+        dim: int,
+        opened: Sequence[int],
+        lines: Mapping[int, Matrix],
+        itemsize: int,
     ) -> Iterator["InPlace"]:
         """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` fit in cache."""
         parts = math.prod(layout.parts[d] for d in opened)

@@ -63,7 +63,7 @@ def place(turns: np.ndarray, middles: tuple[int, ...], grid: Layout, form: Form,
     """Places points (M, d) in turns on all devices by tile, in O(M).
 
     Blocks of `grid` are equal, devices numbered in their C order. `middles` are the origin of the phases. Cells are
-    computed twice, to sort and to fill, because fresh memory for them would cost more.
+    computed twice, because fresh memory for them would cost more.
     """
     tiles = _Tiles(grid, tuple(min(t, b) for t, b in zip(form.tile, grid.block, strict=True)))
     many, devices = len(turns), math.prod(grid.parts)
@@ -116,7 +116,6 @@ def _sample(many: int) -> np.ndarray:
 
 
 def _key(turns: np.ndarray, tiles: _Tiles, form: Form) -> np.ndarray:
-    """The owner of each point, and the tile there, as one number."""
     owner, inside, grid = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), tiles.grid
     for dim, (block, tile) in enumerate(zip(grid.block, tiles.tile, strict=True)):
         lowest, _ = _lowest(_split(turns[:, dim]), grid.shape[dim], form)
@@ -132,7 +131,6 @@ def _key(turns: np.ndarray, tiles: _Tiles, form: Form) -> np.ndarray:
 def _placed(
     turns: np.ndarray, middles: tuple[int, ...], tiles: _Tiles, form: Form, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells in the owner's block, offsets and phases of points."""
     cell, offset = np.empty(turns.shape, np.int32), np.empty(turns.shape, np.finfo(dtype).dtype)
     late = np.zeros(len(turns))
     for dim, (cells, block) in enumerate(zip(tiles.grid.shape, tiles.grid.block, strict=True)):
@@ -150,7 +148,6 @@ def _placed(
 
 
 def _lowest(halves: tuple[np.ndarray, np.ndarray], cells: int, form: Form) -> tuple[np.ndarray, np.ndarray]:
-    """The lowest cell that points may touch, and their offsets."""
     whole, rest = _multiple(*halves, cells)
     even = 0.5 * (1 - form.width % 2)
     up = np.ceil(rest - (0.5 - even))

@@ -140,7 +140,6 @@ class RingPoints(CoordinateStep, Wired):
         return like(shard, tuple(y.reshape(-1, y.shape[-1])[: points.size] for y in chunks))
 
     def _sums(self, values: Block, points: Coordinates, position: Array) -> Block:
-        """Sums of local values for the block at a ring position."""
         planes, starts = split(values), self._starts(position)
         first, *others = self._order
 
