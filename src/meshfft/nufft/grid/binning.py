@@ -197,7 +197,7 @@ def _slots(key: np.ndarray, tiles: _Tiles, chunk: int) -> tuple[np.ndarray, np.n
     chunks = -(-points // chunk)
     count = np.bincount(owner, chunks, devices).astype(np.int32)
     most = int(count.max())
-    base = np.arange(devices) * most - (np.cumsum(count) - count)  # less other devices' empty chunks
+    base = np.arange(devices) * most - (np.cumsum(count) - count)  # empty chunks of earlier devices
     first = np.cumsum(chunks) - chunks + base[owner]
     slots = np.repeat(first * chunk - begin, points)
     slots += np.arange(many)
