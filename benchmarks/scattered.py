@@ -95,7 +95,7 @@ def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]
     sizes = balanced(len(jax.devices()), x.ndim)
     mesh, spec = mesh_of(sizes), spec_of(sizes)
     made = functools.partial(mf.scattered_plan, mesh=mesh, spec=spec, tol=tol, origin="centre")
-    made(x.shape, mf.Scattered.turns(k))  # chooses the window, which is kept
+    made(x.shape, mf.Scattered.turns(k[::-1]))  # keeps the window; a plan of the same points would be kept, too
     plan, seconds, _ = clocked(lambda: made(x.shape, mf.Scattered.turns(k)))
     image, values = mf.shard(x, mesh, spec), mf.shard(c, mesh, plan.out_layout.spec)
     placed, window = plan.place(values), plan.window
