@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks import rows as files
+from benchmarks.programs import KEEP
 from benchmarks.rows import read
 from benchmarks.tables import marks, parts
 from benchmarks.tables.figures import FIGURES, draw
@@ -97,6 +98,11 @@ def test_one_quantity_has_one_number(found: Quotes) -> None:
     planned, compiled = found.values["FFT meshfft"], found.values["pod plan"]
     assert isinstance(planned, Series) and isinstance(compiled, Series)
     assert compiled.numbers["8192@2048-natural"] == pytest.approx(planned.numbers["8192"], rel=1e-6)
+
+
+def test_the_page_names_the_setting_that_was_timed() -> None:
+    """Catches a setting of glibc on the page that is not the one behind "memory kept"."""
+    assert f"`GLIBC_TUNABLES={KEEP}`" in (ROOT / "docs/speed.md").read_text()
 
 
 def test_marks_name_rows(found: Quotes) -> None:

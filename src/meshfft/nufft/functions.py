@@ -191,7 +191,7 @@ def scattered_plan(
     Raises:
         ValueError, TypeError: as `nufftn`.
 
-    Costs about 0.2 s of host time for a million points.
+    Costs 0.2 to 0.4 s of host time for a million points on eight devices.
 
     >>> points = mf.Scattered.turns([[0.0], [0.25]])
     >>> plan = mf.scattered_plan((4,), points)
