@@ -1,8 +1,5 @@
 """Interleaved calls: the order of calls, by hand-made clocks; nothing here is timed."""
 
-import threading
-import time
-
 import pytest
 
 from benchmarks import timing
@@ -63,18 +60,20 @@ def test_a_call_is_timed_to_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
     assert events == ["clock", "result", "clock"] * 2
 
 
-def test_a_call_begins_when_the_last_one_has_ended() -> None:
-    """Catches a call that pays for what another left, as XLA frees memory after a result is there."""
-    left, found = list[threading.Thread](), list[bool]()
+@pytest.mark.parametrize(("left", "slept"), [(0.0, 0.001), (0.05, 0.051), (9.0, 0.3)])
+def test_a_call_begins_when_the_process_rests(monkeypatch: pytest.MonkeyPatch, left: float, slept: float) -> None:
+    """Catches a call that pays for what another left, as XLA frees memory after a result is there, and endless waits.
 
-    def busy() -> None:
-        until = time.monotonic() + 0.05
-        while time.monotonic() < until:
-            pass
+    Left are the seconds of CPU that the process's other threads take from the start, at the pace of the clock.
+    """
+    now, begun = 0.0, list[float]()
 
-    def leaving() -> None:
-        left.append(threading.Thread(target=busy))
-        left[-1].start()
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
 
-    timed({"one": leaving, "other": lambda: found.append(left[-1].is_alive())}, 3)
-    assert found == [False] * 4
+    monkeypatch.setattr(timing.time, "monotonic", lambda: now)
+    monkeypatch.setattr(timing.time, "process_time", lambda: min(now, left))
+    monkeypatch.setattr(timing.time, "sleep", sleep)
+    timed({"one": lambda: begun.append(now)}, 0)
+    assert begun == [pytest.approx(slept, abs=0.0015)]
