@@ -116,7 +116,7 @@ def ikdftn(
     Uniform axes use the conjugate transform. "direct" inverts V_i once, on the
     host in float64, by LU, Leja-ordered Björck-Pereyra or, for more samples
     than unknowns, QR. "iterative": conjugate gradients on the normal equations,
-    axis by axis, by two FFTs on the unit circle. "auto": direct up to 1024 by
+    axis by axis; on the unit circle, by two FFTs. "auto": direct up to 1024 by
     1024, iterative above and for traced points. Without `tikhonov`, the
     residual X - V x refines the solution.
 

@@ -96,8 +96,8 @@ def reconstruct(
         l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv and
             wavelet also to the start's brightest pixel. Of these two give at
             most one, on Auto axes, with density > 0.
-        mesh, spec: sharding of images (coils, *shape), by default of the first
-            dimensions; must divide them.
+        mesh, spec: how images (coils, *shape) are cut, evenly; by default
+            mesh axis i cuts dimension i.
         tol: relative error of A, 1e-2 to 1e-6, or to 1e-12 in complex128.
         origin: "centre", pixels count from -(N // 2), or "corner", from 0.
         report: called with the part of the work ("normal operator", "adjoint",

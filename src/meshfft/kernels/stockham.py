@@ -211,7 +211,7 @@ def _rows(part: Array, sign: int) -> Array:
 
 def _columns(lines: Array, sign: int) -> Array:
     """FFT along dimension 0 of (N, columns), in stages of (left, done, columns). The barrier loads lines into the
-    cache, as the first stage would not read them as vectors."""
+    cache, since the first stage would not read them as vectors."""
     shape, left = lines.shape, lines.shape[0]
     lines = lax.optimization_barrier(lines)[:, None]
     for radix in radices(left):

@@ -3,8 +3,8 @@
     (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A by the plan and its adjoint, or as a convolution: see solvers
 
 The condition number of A is estimated from the extreme eigenvalues of Lanczos' matrices of A^H A: from STEPS steps on
-noise, then from all steps of the solution. It is a lower bound if the steps run out. An error is raised if its square
-reaches the reciprocal of the precision or of the solution's residual. Each program ends before the next: see solvers.
+noise, then from all steps of the solution. It is a lower bound if the steps run out. An error is raised if the
+condition squared reaches 1 / precision or 1 / residual of the solution. Each program ends before the next: see solvers.
 """
 
 import math

@@ -3,7 +3,7 @@
     pass 1   fft Y, Z   of tiles of A[X_p, Y, Z]     read from the source, written to a file
     pass 2   fft X      of tiles of A[X, Y'_p, Z']   read from there, written to the result
 
-A tile has its own plan for the available devices. Tiles are devices in time: a layout over a mesh of tiles has their
+A tile has its own plan for the available devices. Tiles act as devices in turn: a layout over a mesh of tiles has their
 positions, and a file written in one layout and read in another redistributes. Invariant: the devices' peak for a tile,
 plus the host's copies of incoming and outgoing tiles, are within the budget.
 """
@@ -115,8 +115,8 @@ class _Search:
     known: dict[object, Layout | None] = dataclasses.field(default_factory=dict)
 
     def steps(self, shape: Shape, given: DTypeLike | None) -> Steps:
-        """The passes that move the fewest bytes, then those with the fewest runs. More passes pay if fewer would read
-        chunks of the source several times."""
+        """The passes that move the fewest bytes, then in the fewest contiguous runs. More passes pay if fewer would
+        read chunks of the source several times."""
         dtype = np.dtype(
             given or {"complex": "float32", "real": "complex64"}.get(self.onto or "", natural_dtype(self.kind))
         )

@@ -31,7 +31,7 @@ def transfer_bytes(budget: int) -> int:
 
 
 def buffer_bytes(budget: int, chunk_bytes: int = 1) -> int:
-    """Bytes of buffers: a transfer (at least one chunk) as part of a tile, in chunks, and as a file's bytes."""
+    """Bytes of buffers: a transfer (at least one chunk) held three times, in a tile, in chunks and as file bytes."""
     return min(3 * budget // 8, 6 * TRANSFER_BYTES) + 3 * max(0, chunk_bytes - transfer_bytes(budget))
 
 

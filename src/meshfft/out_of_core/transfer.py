@@ -88,7 +88,7 @@ def chunk_of(source: Source) -> Shape | None:
 
 
 def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.dtype, most: int) -> Values:
-    """A tile on its plan's devices, or without a plan on the host; `dtype` is stored, `most` counts bytes."""
+    """A tile on its plan's devices, or without a plan on the host; `dtype` is the file's, `most` is in bytes."""
     layout = Layout(shape_of(at), ((),) * len(at)) if plan is None else plan.in_layout
     given = dtype if plan is None else given_dtype(plan, dtype)
     blocks = {index: aligned(layout.block, given) for index in np.ndindex(*layout.parts)}
@@ -115,7 +115,7 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
 def write_tile(
     sink: Sink | Scratch, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]
 ) -> None:
-    """Writes a tile from `read_tile`, to the disk; calls `report` with bytes."""
+    """Writes a tile as `read_tile` gives it, to the disk; `report` gets numbers of bytes."""
     if plan is None:
         parts = [_Part(within(at, starts(at)), np.asarray(y))]
     else:

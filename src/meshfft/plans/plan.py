@@ -142,8 +142,8 @@ class Plan:
         GPUs (docs/accuracy.md). A constant array on TPUs, or in nonuniform
         FFTs an input in phase with the window's error, may exceed it.
 
-        At points it is relative to the norm of the samples or, if larger, to
-        that of samples of noise as large as the input.
+        With `points` it is relative to the norm of the samples or, if larger,
+        to that of samples of noise of the input's norm.
         """
         return self.walk.error(self.dtype.itemsize, self.machine.chip.rounding)
 

@@ -260,7 +260,7 @@ def _precomputed(plan: Plan) -> Plan:
 
 @functools.singledispatch
 def planned(points: object, setting: Setting, definition: Definition, options: Options) -> Plan:
-    """The plan at points of each axis or at uniform frequencies; `nufft/` registers that at Scattered points."""
+    """The plan at points of each axis or at uniform frequencies; `nufft/` registers the one for Scattered."""
     shape, kind, inverse = setting.start.shape, definition.kind, definition.inverse
     dims, lengths = resolve(shape, definition.s, definition.axes, kind, inverse)
     if points is None:

@@ -68,7 +68,7 @@ class Exchange(Wired, Chunked):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
-        """Single packed moves; with a shared memory or a switch, also several. For "kdft" axes move only if the result
+        """Single packed moves; with a shared memory or a switch, also several. Axes move for "kdft" only if the result
         would not divide otherwise.
         """
         stays = problem.goal is not None and problem.goal.axes == problem.start.axes

@@ -157,7 +157,7 @@ def local_roots(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
 
 @dataclasses.dataclass(frozen=True)
 class LocalTrig(MatrixStep[Trig]):
-    """The cosine or sine transform of an uncut dimension, for complex blocks of both parts."""
+    """The cosine or sine transform of an uncut dimension, of both parts of a complex block."""
 
     real: bool  # the block is
     in_place: bool = False  # a few lines at a time, for CPUs whose devices share a memory

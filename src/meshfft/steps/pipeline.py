@@ -227,7 +227,7 @@ class Pipeline(InChunks, Kernels):
 
 def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
     """The dimension to cut (the longest that neither step touches, else the move's source), and the number of chunks.
-    Kernels take the one with more equal chunks, of whole tiles if possible.
+    Kernels take the one with more chunks, all equal, of whole tiles if possible.
     """
     free = [d for d in range(layout.ndim) if d not in (*local.dims, move.source, move.target)]
     longest = max(free, key=layout.block.__getitem__, default=move.source)

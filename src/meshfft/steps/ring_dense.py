@@ -90,8 +90,8 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return hops(layout.parts[self.dim], self.transposed)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose the same bfloat16 terms; the loss in their sums on TPUs was not measured. Without one,
-        products of three terms lose at most one rounding.
+        """Equal numbers lose the same bfloat16 terms; the loss in their sums on TPUs was not measured. If sums lose
+        nothing, products of three terms lose at most one rounding.
         """
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
         sums = tiles.equal_error(n, self.dot, itemsize) * (self.tiled or self.dot.run > 0)
@@ -295,6 +295,6 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
 
 def _can_keep(matrix: Matrix) -> bool:
-    """False for half spectra, whose inverse has other rows, given rows, and traced samples."""
+    """False for given rows, traced samples, and half spectra, whose inverse has other rows."""
     given = isinstance(matrix, Dense) or (isinstance(matrix, Samples) and matrix.unit is not None)
     return matrix.becomes is None and not given

@@ -72,7 +72,7 @@ class Wired(Sends):
         return self if same else dataclasses.replace(self, wire=dataclasses.replace(self.wire, room=room))
 
     def on_arrays(self, function: Callable[[Array], Array], block: Block) -> Block:
-        """Applies a function that sends to an array or each plane, or to both as one complex array if they share a
+        """Applies a sending function to an array or each plane, or to both as one complex array if they share a
         message.
         """
         return in_complex(function, block) if self.lossy else jax.tree.map(function, block)

@@ -243,7 +243,7 @@ class InPlace(InChunks):
 
 
 def _count(layout: Layout, dim: int, parts: int, itemsize: int) -> int:
-    """The most equal chunks that are large enough and that `parts` divides; 0 if none is."""
+    """The largest count of equal chunks that are large enough and that `parts` divides; 0 if none is."""
     most = math.prod(layout.block) * itemsize // CHUNK_BYTES
     fewest = max(most // LARGEST, 1)
     rows, rest = divmod(layout.block[dim], parts)
