@@ -149,7 +149,7 @@ class NumpyFace:
 
     def max(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array | Self:
         """The largest element, NaN if there is one, of real numbers; arguments
-        and result as those of `sum`. Inside `shard_map` without a gradient.
+        and result as those of `sum`. It has no gradient inside `shard_map`.
         """
         return self._reduced("max", axis, keepdims, out)
 
