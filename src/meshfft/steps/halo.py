@@ -1,6 +1,6 @@
 """Halo: extends every block of a dimension by cells of its neighbours (`functions.halo`), or adds such cells to them.
 
-One permute for each neighbour that a halo reaches. The dimension is a ring if periodic, else the halo beyond its ends is
+One permute for each neighbour a halo reaches. The dimension is a ring if periodic, else the halo beyond its ends is
 zero. Halos of successive dimensions include the corners. The transpose adds every halo to the cells it was copied from.
 """
 
