@@ -2,7 +2,7 @@
 
     x ~ q 2^(e - b),   |q| < 2^b,   2^e above the largest finite number of the run,   b = 15 (int16) or 23 (int24)
 
-A run is at most RUN reals of one line, both planes of a complex one; TPU kernels take one place of several tiles
+A run is at most RUN reals of one line, both planes of a complex one; in TPU kernels, the same place in several tiles
 (Tiled). A message is one array of 32-bit words: two 16-bit integers in one word or four 24-bit ones in three, then
 exponents, two in a word. Invariant: a word is made of neighbouring rows of one dimension, so packing is elementwise,
 and no share reads another's scale.

@@ -59,7 +59,7 @@ def run_passes(
         target: the file to write; its suffix, .npy, .zarr, .h5 or .nc, chooses the format.
         overwrite: replaces an existing file, and discards an unfinished run.
         resume: resumes an unfinished run, if there is one.
-        record: stored beside a Zarr array.
+        record: stored with the array, except in .npy.
         report: called with the bytes of each read or write.
         begin: called with "compile", then with each pass's name as it starts.
 

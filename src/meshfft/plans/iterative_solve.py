@@ -5,7 +5,7 @@
 On a circle FFTs apply T (see operators.conjugate_gradients), if possible in a layout that does not cut the dimension.
 All lines are solved together, so devices exchange single numbers.
 
-For any constant x the second formula is T^-1 V^H X exactly. So derivatives in samples and points, with the last S
+For any fixed x the second formula is T^-1 V^H X exactly. So derivatives in samples and points, with the last S
 differentiated implicitly, are exact to every order.
 """
 
