@@ -65,8 +65,8 @@ def kdftn(
     Returns:
         The spectrum, sharded as `x` if its mesh axes divide the numbers of
         points. At Scattered points the values, batch dimensions first; each
-        mesh axis that cut a transformed dimension, outermost first, cuts the
-        first dimension of points that it divides (a PaddedArray if none).
+        mesh axis of a transformed dimension, outermost first, moves to the
+        earliest dimension of points that it divides (a PaddedArray if none).
 
     Raises:
         ValueError, TypeError: as `fftn`; a point whose powers overflow; points

@@ -21,8 +21,7 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
             blocks, one by one. All processes must see the same array. A
             PaddedArray of this mesh is moved to another spec.
         mesh: a concrete device mesh; or a NamedSharding, which has a spec.
-        spec: a PartitionSpec; several mesh axes may cut one dimension, others
-            none.
+        spec: a PartitionSpec; mesh axes may share a dimension, or cut none.
 
     Returns:
         A jax.Array if the mesh axes divide all sizes; else a PaddedArray, which

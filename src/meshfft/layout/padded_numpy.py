@@ -148,8 +148,8 @@ class NumpyFace:
         return self._reduced("mean", axis, keepdims, out, dtype)
 
     def max(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array | Self:
-        """The largest element, NaN if there is one, of real numbers; arguments
-        and result as those of `sum`. It has no gradient inside `shard_map`.
+        """The largest of real elements, NaN if one is NaN; arguments and result
+        as those of `sum`. It has no gradient inside `shard_map`.
         """
         return self._reduced("max", axis, keepdims, out)
 

@@ -143,7 +143,7 @@ class Plan:
         FFTs an input in phase with the window's error, may exceed it.
 
         With `points` it is relative to the norm of the samples or, if larger,
-        to that of samples of noise of the input's norm.
+        to the norm that they have for white noise as large as the input.
         """
         return self.walk.error(self.dtype.itemsize, self.machine.chip.rounding)
 

@@ -103,8 +103,8 @@ def plan(
             "dst-4", or one per axis, "rfft" or "hfft" last. With `inverse`, its
             inverse.
         modes: number of lowest frequencies to keep (-1: all), for all axes or
-            for each. The result has the order of `fftfreq`, and modes // 2 + 1
-            of a half spectrum. Higher ones are dropped before they are sent;
+            for each. The result has the order of `fftfreq`; a half spectrum has
+            modes // 2 + 1. Higher ones are dropped before they are sent;
             `plan.inverse` puts zeros there.
         points: as `kdftn`, without `s` and `inverse`; a Scattered gives a plan
             of the direct sum.

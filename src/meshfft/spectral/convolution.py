@@ -76,7 +76,7 @@ def convolve(
         ValueError, TypeError: an argument that does not fit.
 
     Costs two transforms and an inverse of N to N + M points. A replicated `b`
-    is not sent if the spectrum of `a` is whole along `axes`.
+    is not sent if the spectrum of `a` is uncut along `axes`.
     Differentiable in both.
 
     >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
