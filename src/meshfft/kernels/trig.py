@@ -8,8 +8,8 @@
     IV   even N: the two halves of folded x are the real and imaginary part of N/2 points; folded y likewise
          odd N: a real FFT of folded x, reversed (`_cosines_4_odd`)                               Chan and Ho 1990
 
-Sines of types II and IV are cosines of (-1)^n x_n, reversed; of type III, (-1)^k times cosines of reversed x. Those of
-type I are the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
+Sines of types II and IV are cosines of (-1)^n x_n, reversed; of type III, (-1)^k times cosines of reversed x; of type
+I, the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
 """
 
 import functools

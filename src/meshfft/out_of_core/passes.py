@@ -3,9 +3,9 @@
     pass 1   fft Y, Z   of tiles of A[X_p, Y, Z]     read from the source, written to a file
     pass 2   fft X      of tiles of A[X, Y'_p, Z']   read from there, written to the result
 
-A tile has its own plan for the available devices. Tiles act as devices in turn: a layout over a mesh of tiles has their
-positions, and a file written in one layout and read in another redistributes. Invariant: the devices' peak for a tile,
-plus the host's copies of incoming and outgoing tiles, are within the budget.
+A tile has its own plan for the available devices. Tiles act as devices, one at a time: a layout over a mesh of tiles
+has their positions, and a file written in one layout and read in another redistributes. Invariant: the devices' peak
+for a tile, plus the host's copies of incoming and outgoing tiles, are within the budget.
 """
 
 import bisect
