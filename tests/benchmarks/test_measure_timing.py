@@ -62,18 +62,24 @@ def test_a_call_is_timed_to_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("left", "slept"), [(0.0, 0.001), (0.05, 0.051), (9.0, 0.3)])
 def test_a_call_begins_when_the_process_rests(monkeypatch: pytest.MonkeyPatch, left: float, slept: float) -> None:
-    """Catches a call that pays for what another left, as XLA frees memory after a result is there, and endless waits.
+    """Catches a call, cold or in a round, that pays for what another left, as XLA frees memory after a result is there,
+    and endless waits.
 
-    Left are the seconds of CPU that the process's other threads take from the start, at the pace of the clock.
+    Left are the seconds of CPU that other threads take from the start and after each call, at the pace of the clock.
     """
-    now, begun = 0.0, list[float]()
+    now, ends, begun = 0.0, left, list[float]()
 
     def sleep(seconds: float) -> None:
         nonlocal now
         now += seconds
 
+    def call() -> None:
+        nonlocal ends
+        begun.append(now)
+        ends = now + left
+
     monkeypatch.setattr(timing.time, "monotonic", lambda: now)
-    monkeypatch.setattr(timing.time, "process_time", lambda: min(now, left))
+    monkeypatch.setattr(timing.time, "process_time", lambda: min(now, ends))
     monkeypatch.setattr(timing.time, "sleep", sleep)
-    timed({"one": lambda: begun.append(now)}, 0)
-    assert begun == [pytest.approx(slept, abs=0.0015)]
+    timed({"one": call}, 1)
+    assert begun == pytest.approx([slept, 2 * slept], abs=0.0025)
