@@ -1,11 +1,14 @@
 """Wires, rings and engines of transforms at scattered points: narrower messages, within the printed error."""
 
+import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from marks import slow_rows
 from reference import error, mesh, noise
@@ -68,6 +71,19 @@ def test_a_lossy_wire_is_narrower_and_within_its_bound(name: str, back: bool) ->
     printed = list[float]()
     jax.eval_shape(lambda k: printed.extend([bound(k)]), k)
     assert found["exact"] < found["int16"] <= printed[0]
+
+
+def test_programs_of_blocks_name_no_stacks_beyond_the_callers() -> None:
+    """Catches a block's numbers of stacks that are no numbers of the caller's: XLA then may compile without an end."""
+    on, k = mesh((2, 2), AxisType.Auto), _points()
+    grid = mf.shard(noise(SHAPE), on, P("x", "y"))
+    call = jax.jit(lambda grid, k: mf.nufftn(grid, mf.Scattered.turns(k), tol=1e-5))
+    with ThreadPoolExecutor(1) as few_frames:
+        text = few_frames.submit(lambda: call.lower(grid, k).compile().as_text()).result()
+    assert text
+    known = text.split("\nStackFrames\n")[1].split("\n\n")[0].splitlines()
+    used = {int(number) for number in re.findall(r"stack_frame_id=(\d+)", text)}
+    assert used and max(used) <= len(known), (used, known)
 
 
 def test_plans_print_the_wire() -> None:

@@ -142,3 +142,14 @@ def _rows(y: Array, start: Array, dim: int, rows: int, layout: Layout, mesh: Any
         return block
 
     return jax.shard_map(run, mesh=mesh, in_specs=layout.spec, out_specs=PartitionSpec(), check_vma=False)(y)
+
+
+def cut_alike(shape: Sequence[int], first: Sequence[int]) -> tuple[int | None, ...]:
+    """The first array's dimensions by which another is cut, as NumPy broadcasts it; none (whole on every device) if it
+    does not fit, or is a single line for many.
+    """
+    offset, wide = len(first) - len(shape), sum(n > 1 for n in shape)
+    fits = offset >= 0 and all(n in (1, m) for n, m in zip(shape, first[offset:], strict=True))
+    if not fits or wide < min(2, sum(n > 1 for n in first)):
+        return ()
+    return tuple(d if n == first[d] else None for d, n in enumerate(shape, offset))

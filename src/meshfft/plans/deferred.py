@@ -1,14 +1,16 @@
 """Calls inside `jit` under Auto mesh axes, planned when XLA has chosen the cuts of the array, which JAX does not show.
 
-A call is one equation (see deferred_primitive). When XLA has the shardings, the function plans and runs on blocks, as
-in a `shard_map`. Arrays are then PaddedArrays: XLA pads as this package does.
+A call is one equation (see deferred_primitive). The function then plans and runs on blocks, as in a `shard_map`.
+Arrays are PaddedArrays: XLA pads as this package does.
 """
 
+import _thread
 import contextlib
 import dataclasses
 import functools
 import hashlib
 import math
+import queue
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, ShapeDtypeStruct
+from jax.extend import source_info_util
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes, from_spec, spec_of
@@ -147,7 +150,8 @@ class Call:
     @contextlib.contextmanager
     def within(self, mesh: AbstractMesh | None) -> Iterator[None]:
         """XLA calls back from a thread without the call's 64-bit switch and mesh."""
-        with jax.enable_x64(self.wide), jax.sharding.use_abstract_mesh(mesh or AbstractMesh((), ())):
+        nowhere = source_info_util.user_context(_stack_of_this_file())
+        with jax.enable_x64(self.wide), jax.sharding.use_abstract_mesh(mesh or AbstractMesh((), ())), nowhere:
             yield
 
     @functools.lru_cache(maxsize=CALLS)  # noqa: B019 - a few calls are kept, with all their places
@@ -213,6 +217,17 @@ class DeferredWork:
         return dataclasses.replace(place, batches=tuple(batches.items()))
 
 
+@functools.lru_cache(maxsize=1)
+def _stack_of_this_file() -> Any:
+    """An empty one: XLA looks a block's up by number among the caller's and, if those are fewer, may never end."""
+    found: queue.SimpleQueue[source_info_util.SourceInfo] = queue.SimpleQueue()
+    _thread.start_new_thread(lambda: found.put(source_info_util.current()), ())
+    return found.get().traceback
+
+
+source_info_util.register_exclusion(__file__)
+
+
 @functools.lru_cache(maxsize=CALLS)
 def tangent(work: DeferredWork, moving: tuple[int, ...]) -> DeferredWork:
     """The change of inexact results with the values at `moving`; changes follow the values."""
@@ -275,20 +290,8 @@ def batched(work: DeferredWork, which: tuple[int | None, ...], size: int) -> Def
 
 @functools.lru_cache(maxsize=1)
 def _package() -> bytes:
-    root = Path(__file__).parent.parent
-    files = sorted(root.rglob("*.py"), key=str)
+    files = sorted(Path(__file__).parent.parent.rglob("*.py"), key=str)
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).digest()
-
-
-def aligned(shape: Sequence[int], first: Sequence[int]) -> tuple[int | None, ...]:
-    """The first array's dimensions by which another is cut, as NumPy broadcasts it; none (whole on every device) if it
-    does not fit, or is a single line for many.
-    """
-    offset, wide = len(first) - len(shape), sum(n > 1 for n in shape)
-    fits = offset >= 0 and all(n in (1, m) for n, m in zip(shape, first[offset:], strict=True))
-    if not fits or wide < min(2, sum(n > 1 for n in first)):
-        return ()
-    return tuple(d if n == first[d] else None for d, n in enumerate(shape, offset))
 
 
 def put(values: Sequence[Any], at: Sequence[int], those: Sequence[Any]) -> list[Any]:

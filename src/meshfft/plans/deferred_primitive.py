@@ -22,7 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, axis_sizes, from_spec
 from ..layout.padded_array import is_padded
-from ..layout.placement import explicit_axes, only, with_axes
+from ..layout.placement import cut_alike, explicit_axes, only, with_axes
 from ..layout.reading import hidden_by
 from ..machine.topology import machine_of
 from ..numerics.dtypes import wide_types
@@ -35,7 +35,6 @@ from .deferred import (
     Names,
     Role,
     Shapes,
-    aligned,
     batched,
     put,
     tangent,
@@ -90,7 +89,7 @@ def _deferred(
     values = [jnp.asarray(x) for x, moving in zip(leaves, moves, strict=True) if moving]
     shape = values[0].shape
     cut = tuple(
-        tuple(range(len(shape))) if j < first else aligned(x.shape, shape) if j < many else ()
+        tuple(range(len(shape))) if j < first else cut_alike(x.shape, shape) if j < many else ()
         for j, x in enumerate(values)
     )
     fixed = tuple(None if moving else Fixed(x) for x, moving in zip(leaves, moves, strict=True))

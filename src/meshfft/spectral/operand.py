@@ -15,10 +15,9 @@ from jax.sharding import Mesh, PartitionSpec
 
 from ..layout.layout import Layout, Spec, mapped_axes, resized, spec_of
 from ..layout.padded_array import AnyStored, PaddedArray, mapped, padded, stored_of
-from ..layout.placement import explicit_axes, varies_over
+from ..layout.placement import cut_alike, explicit_axes, varies_over
 from ..layout.reading import hidden_by
 from ..layout.storage import cut_replicated
-from ..plans.deferred import aligned
 from ..plans.options import Definition
 from ..plans.plan import Plan
 from ..plans.planning import laid_out, planned
@@ -64,7 +63,7 @@ def place_of(
             remedy = "shard them alike, or give b to every device, jax.device_put(b, NamedSharding(mesh, P()))"
             raise ValueError(f"a is sharded as {start.spec}, b as {layout.spec}: {remedy}")
         return OperandPlace(kept, there if layout.mesh_axes else None, not layout.mesh_axes), shape
-    hidden = not known and not mapped_axes(mesh) and hidden_by(b) is not None and aligned(shape, start.shape)
+    hidden = not known and not mapped_axes(mesh) and hidden_by(b) is not None and cut_alike(shape, start.shape)
     return OperandPlace(kept, alike if hidden else None, True), shape
 
 
