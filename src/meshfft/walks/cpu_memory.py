@@ -107,16 +107,24 @@ class _Memory:
         quarter = lossy or (chunked and count(step.chunked.grids[1]) >= UNFUSED)
         return self.blocks[0] + result + shares * (6 if short else 8) // 4 + shares // 4 * quarter + ALIGNED
 
+    def matrix(self, j: int) -> int:
+        """Bytes of a matrix that step j's loop keeps, made before the first step."""
+        step, layout = self.pairs[j]
+        if not self.works[j].matrix_flops or self.works[j].hops or not self.in_loop(j):
+            return 0
+        return 4 * math.prod(at.block[step.dims[-1]] for at in (layout, step.after(layout)))
+
 
 def counted(
     pairs: _Pairs, reals: Sequence[bool], scale: float, works: Sequence[Work], blocks: Sequence[int]
 ) -> tuple[Work, ...]:
-    """The works, with bytes of all arrays that coexist."""
+    """The works, with all bytes that coexist."""
     memory, done, crowd = _Memory(pairs, reals, scale != 1, works, blocks), list[Work](), 0
     for j, work in enumerate(works):
         nbytes = work.peak_bytes + memory.beside(j)
         if work.matrix_flops and not memory.in_loop(j):  # a third of another ring's matrices
             nbytes += crowd // 3 * (work.parts > 2)
             crowd = max(crowd, work.peak_bytes)
-        done.append(dataclasses.replace(work, peak_bytes=int(min(nbytes, memory.most(j)))))
+        matrices = sum(map(memory.matrix, range(j + 1, len(pairs)))) if work.all_to_alls else 0
+        done.append(dataclasses.replace(work, peak_bytes=int(min(nbytes, memory.most(j)) + matrices)))
     return tuple(done)
