@@ -137,3 +137,15 @@ def test_crowded_cpu_devices_do_not_set_the_time() -> None:
     assert plans[1].imbalance > 1.5 > 1.1 > plans[0].imbalance
     assert plans[0].grid == plans[1].grid
     assert plans[1].seconds == pytest.approx(plans[0].seconds, rel=0.1)
+
+
+def test_points_compare_by_their_numbers() -> None:
+    """Catches a cache that takes points for others with the same sum of bits, or another type of coordinate."""
+    k = _points().astype(float)
+    one, again, swapped = (mf.Scattered.turns(turns) for turns in (k, k.copy(), k[::-1]))
+    assert one == again and hash(one) == hash(again)
+    assert hash(one) == hash(swapped) and one != swapped
+    assert one != mf.Scattered.radians(k) and one != mf.Scattered.turns(k, np.full(2, 1.5)) and one != "points"
+    grid = noise(SHAPE)
+    there = [np.asarray(mf.nufftn(grid, points, tol=1e-6)) for points in (one, swapped)]
+    np.testing.assert_allclose(there[0], there[1][::-1], atol=1e-4)

@@ -10,6 +10,7 @@ The device with the most points sets the time, unless devices share cores.
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -29,6 +30,7 @@ from .grid.balance import GOAL
 from .grid.binning import Placed, loads, place
 from .grid.form import Form, chosen
 from .grid.window import Window, window
+from .points import anywhere
 from .problem import ScatteredProblem, axes_of_cuts, points_layout
 from .steps import Interpolate, PhaseShift, PointExchange, RingGrid, TileBalance
 
@@ -44,18 +46,21 @@ class PostTransform:
     problem: ScatteredProblem
     grid: tuple[int, ...]  # along transformed dimensions
     window: Window
+    known: bool  # the points are, though the problem here may have only their number
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
         problem = self.problem
-        if not problem.points.known:
+        if not self.known:
             return self._wired(layout, self._traced(layout))
+        if not problem.points.known:
+            return self.least(layout)
         cells = layout.along(problem.dims)
         load = loads(problem.points.in_turns, cells, self.window.width, problem.slack)
         most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balanced else load.max())
         return self.steps(layout, most, min(most, self.busy(load)))
 
     def least(self, layout: Layout) -> tuple[Step, ...]:
-        if not self.problem.points.known:
+        if not self.known:
             return ()
         mean = self.problem.points.size // math.prod(layout.along(self.problem.dims).parts)
         return self.steps(layout, mean, mean)
@@ -127,20 +132,29 @@ def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
     return points_layout(problem.points.shape, axes_of_cuts(grid, range(grid.ndim)), problem.mesh, ordered=True)
 
 
-def to_grid(
-    problem: ScatteredProblem, instead: tuple[Step, ...] = (), post: type[PostTransform] = PostTransform
-) -> tuple[Walk, PostTransform | None]:
-    """The cheapest walk to a fine grid and on, or a step of `instead`."""
+def to_grid(problem: ScatteredProblem, instead: tuple[Step, ...] = ()) -> tuple[Walk, PostTransform | None]:
+    """The cheapest walk to a fine grid and on, or a step of `instead`. Where devices share cores, points cost the same
+    wherever they are.
+    """
+    points, known = problem.points, problem.points.known
+    walk, post = _to_grid(
+        problem._replace(points=anywhere(points)) if problem.machine.chip.cached else problem, known, instead
+    )
+    return walk, None if post is None else dataclasses.replace(post, problem=problem)
+
+
+@functools.lru_cache(maxsize=32)
+def _to_grid(problem: ScatteredProblem, known: bool, instead: tuple[Step, ...]) -> tuple[Walk, PostTransform | None]:
     sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
     windows = [window(problem.tol, sigma, dims, dtype)]
     for coarser in SIGMAS[1:] if problem.sigma is None and problem.tol >= LOOSE else ():
         with contextlib.suppress(ValueError):  # rounding on the grid misses the tolerance
             windows.append(window(problem.tol, coarser, dims, dtype))
-    return min((_on_grid(problem, one, instead, post) for one in windows), key=lambda found: _price(problem, *found))
+    return min((_on_grid(problem, one, known, instead) for one in windows), key=lambda found: _price(problem, *found))
 
 
 def _on_grid(
-    problem: ScatteredProblem, one: Window, instead: tuple[Step, ...], post: type[PostTransform]
+    problem: ScatteredProblem, one: Window, known: bool, instead: tuple[Step, ...]
 ) -> tuple[Walk, PostTransform | None]:
     follows: dict[tuple[int, ...], PostTransform] = {}
 
@@ -149,7 +163,7 @@ def _on_grid(
             raise ValueError(
                 f"the fine grid {grid} has more than {MOST_CELLS} cells along a dimension: use method='kdft'"
             )
-        return follows.setdefault(grid, post(problem, grid, one))
+        return follows.setdefault(grid, PostTransform(problem, grid, one, known))
 
     least = tuple(max(math.ceil(one.sigma * n), 2 * one.width) for n in problem.modes)
     how = (problem.machine, problem.dtype.itemsize, problem.dots, problem.options)

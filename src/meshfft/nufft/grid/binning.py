@@ -3,7 +3,7 @@
     u = G k mod G,   c = ceil(u - width / 2),   offset = u - c - (width - 1) / 2      in [-1/2, 1/2]
 
 The device with the lowest cell that a point may touch, c - slack, owns the point. Points are sorted by tile into chunks
-of slots. k is split in two before the product with G, so that offsets and phases have one rounding.
+of slots. For float64 and long grids k is split in two before the product with G: offsets and phases have one rounding.
 """
 
 import dataclasses
@@ -25,6 +25,7 @@ HALF_RANGE = 2**30  # of int32
 A = TypeVar("A", Array, np.ndarray)
 QUARTERS = np.array([1, 1j, -1, -1j])  # exp(2 pi i j / 4)
 SPLIT = 2.0**26  # leading bits of a turn, whose product with G is exact
+LONG = 2**24  # cells, whose products with whole turns round float32 offsets twice
 
 
 class Tables(NamedTuple, Generic[A]):
@@ -49,6 +50,7 @@ class Placed:
 class _Tiles(NamedTuple):
     grid: Layout
     tile: tuple[int, ...]
+    split: bool  # turns, in two
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -65,7 +67,8 @@ def place(turns: np.ndarray, middles: tuple[int, ...], grid: Layout, form: Form,
     Blocks of `grid` are equal, devices numbered in their C order. `middles` are the origin of the phases. Cells are
     computed twice, because fresh memory for them would cost more.
     """
-    tiles = _Tiles(grid, tuple(min(t, b) for t, b in zip(form.tile, grid.block, strict=True)))
+    split = dtype.itemsize > 8 or max(grid.shape) > LONG
+    tiles = _Tiles(grid, tuple(min(t, b) for t, b in zip(form.tile, grid.block, strict=True)), split)
     many, devices = len(turns), math.prod(grid.parts)
     key = np.empty(many, np.min_scalar_type(devices * math.prod(tiles.counts)))
     for at in _batches(many):
@@ -118,11 +121,12 @@ def _sample(many: int) -> np.ndarray:
 def _key(turns: np.ndarray, tiles: _Tiles, form: Form) -> np.ndarray:
     owner, inside, grid = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), tiles.grid
     for dim, (block, tile) in enumerate(zip(grid.block, tiles.tile, strict=True)):
-        lowest, _ = _lowest(_split(turns[:, dim]), grid.shape[dim], form)
-        part = lowest // block
-        lowest -= part * block
-        owner *= grid.parts[dim]
-        owner += part
+        lowest, _ = _lowest(_reduced(turns[:, dim], tiles.split), grid.shape[dim], form)
+        if grid.parts[dim] > 1:
+            part = lowest // block
+            lowest -= part * block
+            owner *= grid.parts[dim]
+            owner += part
         inside *= tiles.counts[dim]
         inside += lowest // tile
     return owner * math.prod(tiles.counts) + inside
@@ -132,23 +136,24 @@ def _placed(
     turns: np.ndarray, middles: tuple[int, ...], tiles: _Tiles, form: Form, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     cell, offset = np.empty(turns.shape, np.int32), np.empty(turns.shape, np.finfo(dtype).dtype)
-    late = np.zeros(len(turns))
+    late, phase = np.zeros(len(turns)), np.ones(len(turns), dtype)
     for dim, (cells, block) in enumerate(zip(tiles.grid.shape, tiles.grid.block, strict=True)):
-        halves = _split(turns[:, dim])
-        lowest, offset[:, dim] = _lowest(halves, cells, form)
-        cell[:, dim] = lowest - lowest // block * block
-        late -= _multiple(*halves, middles[dim])[1]
-    quarters = np.rint(4 * late)
-    late -= quarters / 4
-    angle = (2 * np.pi * late).astype(offset.dtype)  # at most pi / 4, so float32 keeps one rounding
-    phase = np.empty(len(turns), dtype)
-    phase.real, phase.imag = np.cos(angle), np.sin(angle)
-    phase *= QUARTERS.astype(dtype)[quarters.astype(np.int64) & 3]
+        reduced = _reduced(turns[:, dim], tiles.split)
+        lowest, offset[:, dim] = _lowest(reduced, cells, form)
+        cell[:, dim] = lowest if block == cells else _wrapped(lowest, block)
+        if middles[dim]:
+            late -= _multiple(reduced, middles[dim])[1]
+    if any(middles):
+        quarters = np.rint(4 * late)
+        late -= quarters / 4
+        angle = (2 * np.pi * late).astype(offset.dtype)  # at most pi / 4, so float32 keeps one rounding
+        phase.real, phase.imag = np.cos(angle), np.sin(angle)
+        phase *= QUARTERS.astype(dtype)[quarters.astype(np.int64) & 3]
     return cell, offset, phase
 
 
-def _lowest(halves: tuple[np.ndarray, np.ndarray], cells: int, form: Form) -> tuple[np.ndarray, np.ndarray]:
-    whole, rest = _multiple(*halves, cells)
+def _lowest(reduced: tuple[np.ndarray, ...], cells: int, form: Form) -> tuple[np.ndarray, np.ndarray]:
+    whole, rest = _multiple(reduced, cells)
     even = 0.5 * (1 - form.width % 2)
     up = np.ceil(rest - (0.5 - even))
     rest -= up
@@ -156,26 +161,30 @@ def _lowest(halves: tuple[np.ndarray, np.ndarray], cells: int, form: Form) -> tu
     return _wrapped((whole + up).astype(np.int32) - np.int32(form.width // 2 + form.slack), cells), rest
 
 
-def _split(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Turns reduced to [-1/2, 1/2], as the exact sum of leading bits and a remainder."""
+def _reduced(turns: np.ndarray, split: bool) -> tuple[np.ndarray, ...]:
+    """Turns in [-1/2, 1/2], or leading bits and a remainder whose exact sum is."""
     f = turns - np.rint(turns)
+    if not split:
+        return (f,)
     first = np.rint(f * SPLIT)
     first /= SPLIT
     f -= first
     return first, f
 
 
-def _multiple(first: np.ndarray, rest: np.ndarray, times: int) -> tuple[np.ndarray, np.ndarray]:
-    """A multiple of split turns: the integer, and a remainder with one rounding."""
+def _multiple(reduced: tuple[np.ndarray, ...], times: int) -> tuple[np.ndarray, np.ndarray]:
+    """A multiple of reduced turns: the integer, and a remainder; split turns leave one rounding."""
+    first, *rest = reduced
     product = first * times
     whole = np.rint(product)
     product -= whole
-    product += rest * times
+    for part in rest:
+        product += part * times
     return whole, product
 
 
 def _wrapped(cell: np.ndarray, cells: int) -> np.ndarray:
-    """Cells modulo the grid; in NumPy several times faster than `%`."""
+    """Cells modulo a number; in NumPy several times faster than `%`."""
     cell -= cell // cells * cells
     return cell
 

@@ -198,6 +198,10 @@ def exchange_of(
     """
     slots = before.along([-1])
     parts, each, here = slots.parts[0], slots.block[0], math.prod(points.block)
+    if parts == 1:
+        home, back = order.astype(np.int32)[None], np.full((1, each), here, np.int32)
+        back[0, order] = np.arange(here, dtype=np.int32)
+        return ValueExchange(slots, points, (), slot=slot), Ways((home,), (back,))
     holder, place = _homes(points, slots.cuts[0])
     owner = order // each
     start, end = (order - owner * each, each), (place, here)
@@ -209,8 +213,6 @@ def exchange_of(
     def price(*most: int) -> float:
         return machine.price(ValueExchange(slots, points, most).work(before, itemsize, machine.chip))
 
-    if parts == 1:
-        return found([owner])
     pair = owner * parts + holder
     direct, dealt = Hop.of(pair), -(-int(np.bincount(owner).max()) // parts)
     if price(direct.most) > price(dealt, -(-here // parts)):  # the second is at least that

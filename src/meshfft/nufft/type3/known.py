@@ -89,7 +89,7 @@ def _joined(
     turns, one, before = sources
     dims = tuple(range(image.ndim - turns.shape[1], image.ndim))
     given = problem._replace(start=image, dims=dims, points=Scattered.turns(turns), origin="centre", balance=False)
-    post = PostTransform(given._replace(machine=there.machine), tuple(image.shape[d] for d in dims), one)
+    post = PostTransform(given._replace(machine=there.machine), tuple(image.shape[d] for d in dims), one, known=True)
     placed = post.placed(image)
     walk = Walk(image, post.steps(image, placed.tables.cell.shape[1], int(placed.load.max()))[1:])
     in_slots, batch = walk.end.along([walk.end.ndim - 1]), image.ndim - len(dims)

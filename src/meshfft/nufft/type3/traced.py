@@ -89,7 +89,7 @@ def sums_for(values: Layout, positions: Scattered, problem: ScatteredProblem, pr
     dims = tuple(range(image.ndim - d, image.ndim))
     problem = problem._replace(start=image, dims=dims, origin="centre")
     there = traced_walk(problem)
-    post = PostTransform(problem._replace(points=positions, values=values), image.shape[-d:], one)
+    post = PostTransform(problem._replace(points=positions, values=values), image.shape[-d:], one, known=False)
     back = Walk(image, post(image)[1:]).transpose()
     first, last = _from_cells(back.steps[0], 0), _from_cells(there.steps[-1], 1)
     walk = Walk(back.start, (first, *back.steps[1:], *there.steps[:-1], last), there.scale, there.planes)
