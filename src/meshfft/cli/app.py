@@ -35,7 +35,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 
 def main() -> None:
-    """Runs the command. SIGTERM ends it like an error, so that no partial output is left."""
+    """SIGTERM ends the command like an error, so that no partial output is left."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     occupy()
     code = ended(_run())

@@ -45,7 +45,7 @@ ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPL
 
 
 class Cluster(NamedTuple):
-    """Where the other processes are; JAX detects fields that are None."""
+    """JAX detects fields that are None."""
 
     coordinator: str | None
     processes: int | None

@@ -92,8 +92,6 @@ class Joining(NamedTuple):
 
 
 class Files(NamedTuple):
-    """The flags of every command that reads and writes files."""
-
     dataset: Annotated[str | None, option("NAME", "Which array of an HDF5 or Zarr file.")] = None
     overwrite: Annotated[bool, switch("--overwrite", "Replace OUT where it exists.")] = False
     distributed: Distributed = False

@@ -44,8 +44,6 @@ FLAGS = (  # Python arguments in messages, and their flags
 
 
 class PartTime(NamedTuple):
-    """Seconds that one step took to compile, if it is compiled, and to run."""
-
     step: str
     compile_seconds: float | None
     run_seconds: float
@@ -65,7 +63,7 @@ def say_filled(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Prints one line on stderr, if that is open, without the middle of a very long one."""
+    """Prints one line on stderr, if that is open."""
     if len(text) > MOST_TEXT:
         text = f"{text[: MOST_TEXT // 2]} ... {text[-MOST_TEXT // 2 :]}"
     with contextlib.suppress(OSError):
@@ -100,7 +98,6 @@ def print_timings(timings: Sequence[PartTime]) -> None:
 
 
 def shown(text: str, lines: bool = True) -> str:
-    """The text with unprintable characters escaped, but for line ends if `lines`."""
     kept = "\n" if lines else ""
     return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
@@ -234,7 +231,6 @@ def describe(error: Exception) -> str:
 
 
 def ended(code: int) -> int:
-    """The exit code: 1 instead of 0 if standard output was closed."""
     if code or not isinstance(sys.stdout, Lost):
         return code
     warn("meshfft: error: standard output was closed before all was printed: keep it open, or send it to /dev/null")

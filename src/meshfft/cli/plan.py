@@ -150,7 +150,6 @@ def _candidates(
 
 
 def _compiled(plan: Plan, topology: str) -> dict[str, Any]:
-    """The compiler's report on a plan, with modelled seconds of its schedule and waits."""
     program = compile_plan(plan, mesh_for(plan, topology), planes=plan.machine.chip.planes)
     made, spent = report(program, plan.machine.chip), timeline(program, plan)
     sent = [{**one._asdict(), "waited_seconds": spent.waits[one.name]} for one in made.collectives]

@@ -135,7 +135,6 @@ def _check(more: read.Keywords) -> None:
 
 @contextlib.contextmanager
 def _measured(asked: Asked) -> Iterator[OpenedData]:
-    """The coils' data, their points, and the flags with unit and affine."""
     more = {**asked.more, "affine": everywhere(lambda: _affine(asked))}
     asked, source, dataset = asked._replace(more=more), asked.source, asked.files.dataset
     if not is_scan(source, dataset):

@@ -111,7 +111,7 @@ def _run(asked: Asked, command: Command) -> None:
 
 
 def _planned(asked: Asked, shape: tuple[int, ...], points: Scattered, mesh: Mesh, dtype: np.dtype) -> Plan:
-    """The plan of images of a shape; by default mesh axes cut the last dimensions, in order."""
+    """By default mesh axes cut the last dimensions, in order."""
     double = asked.precision == "float64" or (asked.precision is None and dtype in (np.float64, np.complex128))
     if double:
         jax.config.update("jax_enable_x64", True)
@@ -247,7 +247,7 @@ def _opened(asked: Asked) -> Iterator[OpenedData]:
 
 
 def _images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
-    """Shape of the images; dimensions before the points are a batch."""
+    """Dimensions before the points are a batch."""
     if not asked.more["adjoint"]:
         return array.shape
     rest = array.ndim - len(points.shape)

@@ -160,7 +160,7 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
 
 
 def _planned(flags: Flags, options: read.Keywords, mesh: Mesh, dtype: np.dtype) -> Plan:
-    """The plan to run; samples at scattered points on the unit circle are solved by FFTs."""
+    """Samples at scattered points on the unit circle are solved by FFTs."""
     points = options.get("points")
     scattered = isinstance(points, Scattered) and points.log_radius is None
     if not (flags.sampling and flags.sampling.solve and scattered and options.get("method") != "kdft"):
@@ -213,7 +213,7 @@ def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tu
 
 
 def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
-    """The transform of what `load` makes, step by step; a caller that passed the array would keep it alive."""
+    """Takes `load`, because a caller that passed the array would keep it alive."""
     progress.begin("read")
     x: Stored = jax.block_until_ready(load())
     for stage in plan.stages:
@@ -264,7 +264,7 @@ def _in_passes(job: Prepared) -> Made:
 
 
 def _passes(job: Prepared) -> Passes:
-    """The passes on this process's devices; a resumed run keeps its own."""
+    """A resumed run keeps its own budgets."""
     flags, devices = job.flags, job.mesh.local_devices
     device = None if devices[0].platform == "cpu" else device_bytes(devices[0])
     limits: read.Keywords = {"budget": flags.memory, "device_budget": device}

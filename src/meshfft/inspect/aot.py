@@ -48,7 +48,7 @@ class ProgramReport(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """Modelled seconds of one run: work, links, total, and the wait for each collective."""
+    """Modelled seconds of one run; `waits` by collective."""
 
     compute: float
     links: float
@@ -97,7 +97,7 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
 
 
 def compile_seconds(plan: Plan) -> tuple[float, float] | None:
-    """Range of the CPU seconds for compiling a plan for TPUs, by the core; None for other machines."""
+    """Least and most CPU seconds; None for machines other than TPUs."""
     return COMPILING[plan.options.method == "kdft"] if plan.machine.chip.planes else None
 
 

@@ -76,7 +76,7 @@ class KernelRuns(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """Estimated cycles of one step on one unit; step None is before the first."""
+    """Estimated cycles; step None is before the first."""
 
     step: int | None
     unit: str

@@ -48,7 +48,7 @@ Body = Callable[[Any], Any]
 
 
 class Timing(NamedTuple):
-    """Seconds of one collective, of so many bytes on each device."""
+    """One collective, of `nbytes` on each device."""
 
     kind: str  # as machine.Move has them
     axes: tuple[str, ...]

@@ -58,7 +58,6 @@ class Instruction:
 
     @functools.cached_property
     def cycles(self) -> int | None:
-        """The compiler's estimate of one execution, or a kernel's price."""
         cycles = self.attribute(r'"estimated_cycles":"(\d+)"')
         return int(cycles) if cycles else self.price
 

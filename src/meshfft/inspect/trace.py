@@ -128,7 +128,7 @@ def profiled(plan: Plan, mesh: Mesh, runs: int, folder: Path, done: Callable[[],
 
 
 def measured(data: ProfileData, ops: Mapping[str, Op | None], steps: Sequence[str]) -> Breakdown:
-    """The mean breakdown of the runs in a trace; an instruction not in `ops` is "other"."""
+    """An instruction not in `ops` is "other"."""
     runs = read(data, ops)
     if not runs:
         raise ValueError("the trace holds no instruction of a device: profile a run that is not empty")
@@ -214,7 +214,6 @@ def _events(data: ProfileData) -> Iterator[_Event]:
 
 
 def unit_for(seconds: float) -> tuple[str, float]:
-    """The largest unit that makes the time at least ten, and its seconds."""
     return next(((name, size) for name, size in UNITS.items() if seconds >= 10 * size), ("us", 1e-6))
 
 

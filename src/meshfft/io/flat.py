@@ -147,7 +147,7 @@ def reserve(file: IO[bytes]) -> None:
 
 
 def npy_header(path: Path, file: IO[bytes], single: bool = False) -> NumbersHeader:
-    """Shape, Fortran order, dtype and offset of the numbers; ValueError for no array; `single` allows a number."""
+    """Raises ValueError if the file has no array; `single` allows a number."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"format {version}")

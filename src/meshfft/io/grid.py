@@ -40,9 +40,7 @@ class Side(NamedTuple):
 
 
 def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> ChunkGrid:
-    """The grid of an array that several processes write in the blocks of a layout.
-
-    Blocks share no file, unless one process writes all and their starts lack a large common divisor: it reads some
+    """Blocks share no file, unless one process writes all and their starts lack a large common divisor: it reads some
     chunks again to write them.
 
     Raises ValueError if several processes would share files, or write thousands of tiny ones.
@@ -112,7 +110,6 @@ def shape_of(box: Box) -> tuple[int, ...]:
 
 
 def _sides(layout: Layout) -> list[Side]:
-    """The largest side along each dimension that divides all block starts."""
     inner = ([int(start) for start in layout.starts(dim) if 0 < start < n] for dim, n in enumerate(layout.shape))
     return [Side(math.gcd(*at), True) if at else Side(max(1, n)) for at, n in zip(inner, layout.shape, strict=True)]
 

@@ -44,7 +44,7 @@ HEAD = (
 
 
 class Mixed(Refused):
-    """Readouts of several images; a command line sets `argument` to its own flag."""
+    """Readouts of several images; `argument` as in `Unnamed`."""
 
     argument = "select="
 
@@ -79,7 +79,6 @@ def is_scan(path: Path, group: str | None = None) -> bool:
 
 
 def encodings_of(path: Path, group: str | None = None) -> list[Encoding]:
-    """The encodings of a scan; none of any other file."""
     if not is_scan(path, group):
         return []
     with _opened(path, group) as (header, _):
@@ -116,7 +115,6 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
 
 
 def selected(text: str) -> dict[str, int | str]:
-    """Parses a selection, as "slice=2,phase=all"."""
     found = dict[str, int | str]()
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -151,7 +149,7 @@ def _groups(path: Path, file: "h5py.File", group: str | None) -> list[str]:
 
 
 def _encodings(path: Path, xml: "h5py.Dataset") -> list[Encoding]:
-    """Parses the header; refuses entity definitions, which could fill the memory."""
+    """Refuses entity definitions, which could fill the memory."""
     text = np.ravel(xml[()])[0]
     text = text.encode() if isinstance(text, str) else bytes(text)
     if len(text) > MOST_XML or b"<!DOCTYPE" in text or b"<!ENTITY" in text:

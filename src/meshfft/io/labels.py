@@ -183,7 +183,7 @@ def _is_plain(value: object) -> bool:
 
 
 class _Packing(NamedTuple):
-    """Type, scale, offset and missing values of stored numbers. xarray decodes the same way, but needs pandas."""
+    """xarray decodes the same way, but needs pandas."""
 
     meant: np.dtype
     scale: float

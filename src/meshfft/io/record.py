@@ -248,7 +248,7 @@ PLAIN: dict[type, Callable[[Any], bool]] = {
 
 
 def conformed(kind: Any, value: object) -> Any:
-    """Converts a value to a type; lists become tuples, objects dictionaries or NamedTuples."""
+    """Lists become tuples, objects dictionaries or NamedTuples."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind in PLAIN and PLAIN[kind](value):
         return kind(value)

@@ -38,7 +38,7 @@ class Coordinate(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """An array's name (may be empty), dimensions and attributes, and those of its dataset (`about`)."""
+    """`name` may be empty; `about` has the attributes of the dataset."""
 
     name: str
     dims: tuple[str, ...]

@@ -101,7 +101,7 @@ def header_of(
     about: Mapping[str, object] = {},
     affine: np.ndarray | None = None,
 ) -> Header:
-    """The header of an array, in the format of the suffix `kind`, by default that of `path`.
+    """`kind` is a suffix, by default that of `path`.
 
     Raises ValueError if the format cannot hold such an array, type of numbers, or name.
     """
@@ -135,7 +135,7 @@ def header_of(
 def create_sink(
     path: Path, shape: Sequence[int], dtype: DTypeLike, grid: ChunkGrid, record: Record | None = None, *, kind: str
 ) -> Sink:
-    """A plain file of full size, or an empty Zarr array in a group; `kind` is a format's suffix."""
+    """`kind` is a format's suffix."""
     header = header_of(path, shape, dtype, record, kind=kind)
     return FORMATS[kind].create(path, header._replace(grid=grid))
 
@@ -216,9 +216,7 @@ def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarr
 
 
 def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = ()) -> None:
-    """Refuses an output that could not be written, before any work.
-
-    Raises as `write_array`, or ValueError if an existing file has another kind. `kinds` are the allowed suffixes, by
+    """Raises as `write_array`, or ValueError if an existing file has another kind. `kinds` are the allowed suffixes, by
     default all except NIfTI's.
     """
     path = Path(path)

@@ -133,7 +133,6 @@ def _entry(one: object, n: int) -> range | int:
 
 
 def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, ...]) -> None:
-    """Raises NotImplementedError if shard_map maps only some axes along which rows move."""
     for dim, entry in enumerate(one for one in entries if one is not None):
         if mapped and entry != range(layout.shape[dim]) and not mapped.issuperset(layout.axes[dim]):
             raise NotImplementedError(
@@ -143,7 +142,7 @@ def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, .
 
 
 def layout_of(layout: Layout, entries: tuple[Entry, ...]) -> Layout:
-    """The layout of a slice; an integer leaves one element without cuts."""
+    """An integer leaves one element without cuts."""
     dim = 0
     for entry in entries:
         if entry is None:

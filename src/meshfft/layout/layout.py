@@ -40,7 +40,7 @@ def hashed_once(record: type[T]) -> type[T]:
 
 
 class Cut(NamedTuple):
-    """A mesh axis that cuts a dimension: name, parts, and positions of each part."""
+    """A cut by a mesh axis; each part has `span` positions."""
 
     axis: str
     parts: int

@@ -32,7 +32,7 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 
 
 class Room(NamedTuple):
-    """Bytes of a memory, or of a share of it, and its owner."""
+    """A memory, or a share of it."""
 
     nbytes: float
     owner: str
@@ -69,7 +69,6 @@ def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -
 
 
 def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -> None:
-    """Raises MemoryError if an array, or its block on each device, is too large."""
     block, remedy = itemsize * math.prod(layout.block), "make it smaller, or cut it over more devices"
     if (nbytes := block * math.prod(layout.parts)) > COUNTED:
         size = f"{quantity(nbytes, 'B')}, more than XLA can count"
@@ -79,7 +78,7 @@ def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -
 
 
 def room_of(x: object, mesh: AnyMesh | None) -> Room | None:
-    """Memory of each device of an array; None while JAX traces, or for a described mesh."""
+    """Memory of each device of an array."""
     if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
         return None
     if mesh is None:

@@ -1,4 +1,4 @@
-"""Placement: arrays on a mesh as JAX has them, resharded, cut, masked, anchored to devices, or brought to the host."""
+"""Placement: arrays on a mesh as JAX has them."""
 
 import functools
 import math

@@ -69,7 +69,6 @@ def is_hashable(value: object) -> bool:
 
 
 def check_kept(x: AnyStored) -> None:
-    """Raises ValueError if a donating call has taken the array."""
     stored = stored_of(x)
     if isinstance(stored, jax.Array) and not isinstance(stored, jax.core.Tracer) and stored.is_deleted():
         raise ValueError(
@@ -253,7 +252,6 @@ def _check_shape(shape: tuple[int, ...], wanted: tuple[int, ...], where: str = "
 
 @functools.lru_cache(maxsize=1024)
 def _check_sharded(sharding: Sharding, layout: Layout, mesh: AnyMesh | None) -> None:
-    """Raises ValueError unless an array of this sharding is cut as a plan takes it."""
     if mesh is None:
         if not isinstance(sharding, SingleDeviceSharding) and sharding.shard_shape(layout.shape) != layout.shape:
             raise ValueError(FOR_ONE)

@@ -21,7 +21,7 @@ ALIGNMENT = 64
 
 
 class Sliceable(Protocol):
-    """Anything with a shape, a dtype and slices: a NumPy array, a memory map, a dataset in a file."""
+    """For example a NumPy array, a memory map, or a dataset in a file."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -192,7 +192,6 @@ class Logarithm(NamedTuple, Generic[L]):
 def limbs_of(
     floats: Logarithm[Floats], unit: str, real: DTypeLike, rest: Logarithm[Floats] | None = None
 ) -> Logarithm[Limbs]:
-    """The limbs of floats and of their rest."""
     limbs = phases.limbs_for(real)
     angle = (phases.of_turns if unit == "turns" else phases.of_radians)(floats.angle, limbs)
     radius = None if floats.radius is None else phases.of_logarithm(floats.radius, limbs)

@@ -227,7 +227,6 @@ def _count(name: str, many: object) -> int:
 
 
 def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
-    """The number of points, if they fit in memory, between finite or traced numbers."""
     m = _count(f"{name} has m", m)
     for key, value in numbers.items():
         if isinstance(value, Tracer):

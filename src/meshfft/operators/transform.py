@@ -82,7 +82,7 @@ def factor(points: int, norm: str | None, inverse: bool) -> float:
 
 
 def integers(values: object, name: str) -> tuple[int, ...]:
-    """One integer or several, NumPy's and JAX's included, or an error that names the argument."""
+    """One integer or several, NumPy's and JAX's included."""
     listed = (values,) if is_integer(values) else _listed(values)
     if listed is None or not all(map(is_integer, listed)):
         shape = getattr(values, "shape", ())
@@ -136,7 +136,7 @@ def _listed(values: object) -> tuple[Any, ...] | None:
 
 
 def becomes(kind: str, inverse: bool) -> str | None:
-    """Returns "complex" if the last axis maps real numbers to complex ones, "real" if complex to real, else None."""
+    """As `Matrix.becomes`, along the last axis."""
     return None if kind not in ("rfft", "hfft") else "complex" if (kind == "rfft") != inverse else "real"
 
 
@@ -215,7 +215,7 @@ def transform_of(
     kind: Kind = "fft",
     orthogonalize: bool | None = None,
 ) -> Transform:
-    """A transform of KINDS, or its inverse; cosines and sines are orthogonalized by default if the norm is "ortho"."""
+    """Cosines and sines are orthogonalized by default if the norm is "ortho"."""
     check_once(dims)
     if not isinstance(kind, str):
         return _of_each(dims, lengths, norm, inverse, kind)

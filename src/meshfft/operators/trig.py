@@ -38,8 +38,6 @@ HALVES = {
 
 @dataclasses.dataclass(frozen=True)
 class Trig(Matrix):
-    """A cosine or sine kernel, with factors for the first and last row and column."""
-
     family: str
     type: int
     length: int

@@ -128,7 +128,7 @@ def recorded_devices(target: str | Path) -> int | None:
 
 
 def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -> Left:
-    """Work left; raises ValueError if the journal is damaged, or of another run or source."""
+    """Raises ValueError if the journal is damaged, or of another run or source."""
     journal = journal_of(made, target)
     if source is not None and (journal.folder / RUN).is_file():
         _check_same(journal.run(), described(made, source))

@@ -79,7 +79,7 @@ def run_passes(
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """One process's run; `most` bytes are read or written at a time."""
+    """`most` bytes are read or written at a time."""
 
     made: Passes
     source: Sliceable
@@ -101,7 +101,7 @@ class _Run:
             yield
 
     def passes(self, begin: Callable[[str], None]) -> None:
-        """Runs the missing tiles of each pass; removes a store once the pass that reads it is complete."""
+        """Removes a store once the pass that reads it is complete."""
         finished = together(self.journal.finished)
         begin("compile")
         programs = ((plan, given_dtype(plan, step.dtype)) for step in self.made.steps for plan in step.plans)
@@ -156,7 +156,7 @@ class _Run:
         return scratch_of(self._opened(number), self.made.steps[number].after, self.made.steps[number + 1].before)
 
     def _tiles(self, number: int, mine: list[int]) -> None:
-        """Runs this process's tiles of a pass; one is written while the next is read and transformed."""
+        """A tile is written while the next is read and transformed."""
         step = self.made.steps[number]
         array = self._scratch(number - 1) if number > 0 else self.source
         store = self._scratch(number) if number < len(self.made.steps) - 1 else self._opened(number)

@@ -118,7 +118,6 @@ class Pass:
         return math.prod(self.before.block) * self.dtype.itemsize
 
     def held_bytes(self, shared: bool) -> int:
-        """Modelled peak bytes of a process: the host's copies, plus the devices if they share memory."""
         return max((held_bytes(plan, self.dtype, shared) for plan in self.plans), default=2 * self.tile_bytes)
 
 

@@ -115,7 +115,7 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
 def write_tile(
     sink: Sink | Scratch, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]
 ) -> None:
-    """Writes a tile as `read_tile` gives it, to the disk; `report` gets numbers of bytes."""
+    """`report` gets numbers of bytes."""
     if plan is None:
         parts = [_Part(within(at, starts(at)), np.asarray(y))]
     else:

@@ -152,7 +152,6 @@ def _extent(mode: str, dim: int, n: int, m: int, parts: int) -> Extent:
 
 
 def _shifts(plan: Plan, firsts: Sequence[int]) -> tuple[Array | np.ndarray, ...]:
-    """The phases that move positions `first` to the front."""
     phases = []
     for dim, (j, n), first in zip(plan.transform.dims, harmonics(plan), firsts, strict=True):
         if first:

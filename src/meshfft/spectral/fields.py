@@ -212,7 +212,6 @@ def field(
 
 
 def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
-    """Raises NotImplementedError inside a shard_map over only some of the mesh axes that cut the array."""
     mapped = mapped_axes(mesh)
     if mapped and (others := layout.mesh_axes - mapped):
         remedy = f"map {', '.join(sorted(others))} too, or call it outside of shard_map"

@@ -68,7 +68,6 @@ def place_of(
 
 
 def walks_of(a: Plan, place: OperandPlace, used: tuple[int, ...], result: tuple[int, ...]) -> Walks:
-    """The plans for `used` samples of b and a result of this shape."""
     start, kept, dims = a.in_layout, place.kept, a.transform.dims
     inner = tuple(map(kept.index, dims))
     kind, s = ("rfft" if a.walk.real else "fft"), tuple(n for _, n in harmonics(a))

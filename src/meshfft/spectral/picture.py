@@ -47,7 +47,6 @@ def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> l
 
 
 def check_picture(path: str | Path, overwrite: bool = False) -> None:
-    """Raises ImportError, ValueError or OSError if a picture could not be drawn."""
     path = Path(path)
     if path.suffix not in KINDS:
         raise ValueError(f"{path} is no kind of picture that can be drawn: end it in {', '.join(KINDS)}")
@@ -60,7 +59,6 @@ def check_picture(path: str | Path, overwrite: bool = False) -> None:
 def save_spectrum(
     path: str | Path, magnitudes: Sequence[np.ndarray], planes: Sequence[Plane], *, overwrite: bool = False
 ) -> None:
-    """Draws |X| on the planes of `central_planes`, as panels on one scale."""
     path = Path(path)
     check_picture(path, overwrite)
     size = INCHES * len(planes) + 0.9, INCHES + 0.4
