@@ -345,9 +345,9 @@ def test_walks_that_fit_come_before_faster_ones() -> None:
         chip = dataclasses.replace(dense, capacity=Figure(blocks * block, "derived", "blocks"))
         return find_walk(Problem(start, transform, Machine(chip), 8, (Dot("float32", 4),)))
 
-    roomy, tight, none = found(100), found(4), found(1)
-    assert any(isinstance(step, RingDense) for step in roomy.steps) and roomy.work(8, dense).peak_bytes > 4 * block
-    assert tight.work(8, dense).peak_bytes <= 4 * block
+    roomy, tight, none = found(100), found(4.1), found(1)
+    assert any(isinstance(step, RingDense) for step in roomy.steps) and roomy.work(8, dense).peak_bytes > 4.1 * block
+    assert tight.work(8, dense).peak_bytes <= 4.1 * block
     assert none.steps == roomy.steps
 
 

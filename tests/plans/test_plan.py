@@ -25,7 +25,7 @@ from meshfft.machine.machine import Machine, Work
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.plans.planning import rank
-from meshfft.steps import Bands, Margin, Problem, Step
+from meshfft.steps import Bands, Exchange, LocalFFT, Margin, Problem, Step
 from meshfft.steps.problem import Options
 from meshfft.walks.choice import natural_end
 from meshfft.walks.search import offered, search
@@ -275,6 +275,16 @@ def test_awkward_sizes_go_another_way() -> None:
     """Catches auto stopping at a size that its shards do not divide."""
     plan = mf.plan((12,), mesh=mesh((8,)))
     assert error(mf.gather(plan(noise((12,)))), dft(noise((12,)), (0,))) <= 4e-7
+
+
+@pytest.mark.parametrize("n", [32, 48, 64, 80])
+@pytest.mark.parametrize("sizes", [(8,), (2, 4), (2, 2, 2)])
+def test_small_blocks_on_cpus_are_exchanged_whole(n: int, sizes: tuple[int, ...]) -> None:
+    """Catches a short dense ring priced below two all-to-alls, which take a fifth less; chunks in a small program."""
+    steps = mf.plan((n,) * 3, mesh=mesh(sizes), spec=P(*"xyz"[: len(sizes)])).walk.steps
+    assert {type(step) for step in steps} == {Exchange, LocalFFT}
+    assert all(step.packed for step in steps if isinstance(step, Exchange))
+    assert not any(step.in_cache for step in steps if isinstance(step, LocalFFT))
 
 
 @pytest.mark.parametrize("method", ["auto", "kdft", "cooley-tukey"])

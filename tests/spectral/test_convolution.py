@@ -259,7 +259,7 @@ LONG = {
     "full": Long((8,), P(None, None, "x"), (8, 5, 40), (7,), P(), "full", sends=2),
     "valid": Long((8,), P(None, "x"), (16, 8), (16, 13), P(), "valid", sends=2),
     "batch": Long((8,), P("x"), (16, 13), (5,), P(), "full", AxisType.Auto, sends=0),
-    "planes": Long((2, 4), P(None, "x", "y"), (3, 8, 16), (3, 5), P(), "full", axes=(1, 2), sends=4),
+    "planes": Long((2, 4), P(None, "x", "y"), (3, 8, 16), (3, 5), P(), "full", axes=(1, 2), sends=7),
 }
 
 

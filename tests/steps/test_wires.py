@@ -194,11 +194,11 @@ def test_infinities_and_nan_spoil_what_they_reach_alone() -> None:
 def test_double_precision_in_a_quarter_of_the_bytes(x64: None) -> None:
     """Catches float64 whose message is as long as that of exact floats, or rounded to float32 before."""
     for wire, part in (("int16", 0.25), ("int24", 0.375)):
-        plan = mf.plan((32, 32, 32), mesh=mesh((2, 4)), spec=P("x", "y"), dtype="complex128", wire=wire)
-        exact = mf.plan((32, 32, 32), mesh=mesh((2, 4)), spec=P("x", "y"), dtype="complex128")
+        plan = mf.plan((64, 64, 64), mesh=mesh((8,)), spec=P("x"), dtype="complex128", wire=wire)
+        exact = mf.plan((64, 64, 64), mesh=mesh((8,)), spec=P("x"), dtype="complex128")
         assert part <= plan.work.sent_bytes / exact.work.sent_bytes <= part + 0.02
         x = noise(plan.shape, "complex128") * 1e200
-        y = mf.gather(plan(mf.shard(x, mesh((2, 4)), P("x", "y"))))
+        y = mf.gather(plan(mf.shard(x, mesh((8,)), P("x"))))
         assert y.dtype == np.complex128 and error(y / 1e200, dft(x / 1e200, (0, 1, 2))) <= plan.error
 
 

@@ -75,7 +75,7 @@ class Xla(Engine[Array]):
                 fed_bytes=STAGE_PASSES * len(radices) * points * itemsize,
                 peak_bytes=alive,
             )
-        passes = 2 * len(lines.dims) + (MOVED_PASSES * (behind > 0) if chip.switched else 10 * behind)
+        passes = 2 * len(lines.dims) + (MOVED_PASSES * (behind > 0) if chip.switched else 2 + 8 * (behind > 0))
         flops = round(points * sum(map(flops_of, lines.lengths)))
         return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)
 

@@ -22,7 +22,7 @@ RINGS = ("auto", "one-way", "two-way")
 ENGINE_OPTIONS = ("auto", "xla")
 BY_XLA = "engine='xla'"  # the remedy where kernels fail
 EFFORTS = ("model", "measure")
-LARGE_BYTES = 2**18  # least bytes of a block processed in cached chunks
+LARGE_BYTES = 2**19  # least bytes of a block processed in cached chunks
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout
 
 
