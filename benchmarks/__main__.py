@@ -12,7 +12,7 @@ from meshfft.extras import installed
 ALONE: tuple[str, ...] = ("bounds", "clusters", "compile", "dense_tables", "guard", "inverse", "long_convolution")
 ALONE += ("nodes", "passes", "plans", "programs", "regret", "scattered", "scattered_scaling", "tolerance", "wires")
 COMMANDS = {  # a module, and a function of it
-    **{name: f"measure.commands:{name}" for name in ("fft", "scaling")},
+    "fft": "measure.commands:fft",
     "paper": "paper.command:paper",
     "tables": "tables.marks:main",
     **{name: f"{name}:main" for name in ALONE},

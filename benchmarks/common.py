@@ -22,10 +22,10 @@ def cpu_devices(count: int = 8, wide: bool = False) -> None:
         jax.config.update("jax_enable_x64", True)
 
 
-def start(platform: str, wide: bool = False) -> None:
-    """Takes eight virtual CPU devices, or the accelerators of the machine."""
+def start(platform: str, wide: bool = False, count: int = 8) -> None:
+    """Takes so many virtual CPU devices, or the accelerators of the machine."""
     if platform == "cpu":
-        cpu_devices(wide=wide)
+        cpu_devices(count, wide)
     elif wide:
         jax.config.update("jax_enable_x64", True)
     if (here := jax.devices()[0].platform) != platform:

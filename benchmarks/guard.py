@@ -1,16 +1,21 @@
-"""Whether the code here is slower than that of another commit, takes more memory, or has more to compile.
+"""Whether the code here is slower than that of another commit, takes more memory, or has more to compile; and peers.
 
     python -m benchmarks guard COMMIT
 
 Each side is a process with its own `src`; calls are interleaved. Numbers are quotients, here over before: of median
-seconds, CPU seconds of compiling, bytes of temporaries, and compiled instructions. Exit code 1 if temporaries or
+seconds, CPU seconds of a call and of compiling, bytes of temporaries, and compiled instructions. `peer` and `peer_cpu`
+are a peer's seconds and CPU seconds over those here: above 1 the code here is faster. Exit code 1 if temporaries or
 instructions grew by over 1%, or if three quarters of a case's calls took over `--slower` times the median before.
+`--peers` adds cases that are there for their peers.
 """
 
+import collections
 import contextlib
 import functools
+import itertools
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,7 +24,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from scipy import fft
 
 import meshfft as mf
 
@@ -28,60 +35,128 @@ from .rows import ROOT, Values, kept
 from .timing import Call, Seconds, clocked, spread, timed
 
 SIZES, LARGER = ("temporaries", "instructions"), 1.01
+SLAB, PENCIL, BLOCK = MESHES = (8,), (2, 4), (2, 2, 2)
+COUNTED = itertools.count()
 
 
 class Case(NamedTuple):
-    call: Callable[[Any], Any]
+    call: Callable[[Any, Any], Any]  # takes meshfft or the peer's module, and the array
     shape: tuple[int, ...]
     mesh: tuple[int, ...] = ()  # () for NumPy's array, called eagerly
     dtype: str = "complex64"
+    peer: str = ""  # jnp.fft on one device, or scipy.fft with two workers
 
 
-def at_points(image: Any) -> Any:
+def of(name: str, **how: Any) -> Callable[[Any, Any], Any]:
+    return lambda xp, x: getattr(xp, name)(x, **how)
+
+
+def at_points(_: Any, image: Any) -> Any:
     return mf.nufftn(image, mf.Scattered.turns(np.random.default_rng(0).random((100_000, 2))), tol=1e-3)
 
 
+def new_shape(xp: Any, _: Any) -> Any:
+    at = next(COUNTED)
+    return xp.fftn(noise((7 + at, 12, 10 + at * 7 % 11)))
+
+
+def flow(xp: Any, x: Any) -> Any:
+    """Ten steps like those of a turbulence code, each of 14 transforms."""
+
+    def step(spectra: list[Any], _: None) -> tuple[list[Any], None]:
+        u, v, w = spectra
+        fields, turning = [*map(xp.ifftn, spectra)], [xp.ifftn(1j * one) for one in (u - v, v - w, w - u)]
+        apart = xp.ifftn(u * v), xp.ifftn(v + 2 * w)
+        more = xp.fftn(apart[0] * fields[0]) + xp.fftn(apart[1] * fields[1]) + xp.fftn(apart[0] * apart[1])
+        products = (fields[d - 1] * turning[d - 2] - fields[d - 2] * turning[d - 1] for d in range(3))
+        return [one + 1e-3 * (xp.fftn(product) + more) for one, product in zip(spectra, products, strict=True)], None
+
+    return jax.lax.scan(step, [x, 2 * x, 3 * x], None, length=10)[0]
+
+
+def cubes(name: str, sizes: tuple[int, ...], dtype: str, peer: str) -> dict[str, Case]:
+    every = itertools.product(sizes, MESHES)
+    return {f"{name} {n}^3 over {mesh}": Case(of(name), (n,) * 3, mesh, dtype, peer) for n, mesh in every}
+
+
 CASES = {
-    **{f"fftn 256^3 over {mesh}": Case(mf.fftn, (256,) * 3, mesh) for mesh in ((8,), (2, 4), (2, 2, 2))},
-    "fftn 100 x 90 x 70 over (2, 4)": Case(mf.fftn, (100, 90, 70), (2, 4)),
-    "rfftn 128^3 over (2, 4)": Case(mf.rfftn, (128,) * 3, (2, 4), "float32"),
-    "dctn 128^3 over (2, 2, 2)": Case(mf.dctn, (128,) * 3, (2, 2, 2), "float32"),
-    "dense 512^2 over (2, 4)": Case(functools.partial(mf.fftn, method="kdft"), (512, 512), (2, 4)),
-    "fftn 1048576 over (8,)": Case(mf.fftn, (2**20,), (8,)),
-    "nufftn 512^2 over (8,)": Case(at_points, (512, 512), (8,)),
-    "fftn 64^3 over (1,)": Case(mf.fftn, (64,) * 3, (1,)),
-    "fftn 16^3 of NumPy": Case(mf.fftn, (16,) * 3),
+    **cubes("fftn", (256,), "complex64", ""),
+    "fftn 100 x 90 x 70 over (2, 4)": Case(of("fftn"), (100, 90, 70), PENCIL),
+    "rfftn 128^3 over (2, 4)": Case(of("rfftn"), (128,) * 3, PENCIL, "float32", "jnp"),
+    "dctn 128^3 over (2, 2, 2)": Case(of("dctn"), (128,) * 3, BLOCK, "float32", "scipy"),
+    "dense 512^2 over (2, 4)": Case(of("fftn", method="kdft"), (512, 512), PENCIL),
+    "fftn 1048576 over (8,)": Case(of("fftn"), (2**20,), SLAB, peer="jnp"),
+    "nufftn 512^2 over (8,)": Case(at_points, (512, 512), SLAB),
+    "fftn 64^3 over (1,)": Case(of("fftn"), (64,) * 3, (1,), peer="jnp"),
+    "100 fftn 16^3 of NumPy": Case(lambda xp, x: [xp.fftn(x) for _ in range(100)][-1], (16,) * 3, peer="scipy"),
+}
+PEERS = {
+    **{f"fftn {n}^3 over (1,)": Case(of("fftn"), (n,) * 3, (1,), peer="jnp") for n in (128, 256)},
+    **{f"fftn {n} over (8,)": Case(of("fftn"), (n,), SLAB, peer="jnp") for n in (2**22, 2**24)},
+    **cubes("dctn", (64, 128, 256), "float32", "scipy"),
+    **cubes("dstn", (64, 128, 256), "float32", "scipy"),
+    **cubes("rfftn", (64, 128, 256), "float32", "jnp"),
+    **{f"14 transforms of 64^3 in a scan over {mesh}": Case(flow, (64,) * 3, mesh, peer="jnp") for mesh in MESHES},
+    "fftn of new shapes of NumPy": Case(new_shape, (1,), peer="jnp"),
 }
 
 
-def main(before: str, cases: str = "", rounds: int = 15, slower: float = 1.05, rows: Path | None = None) -> None:
-    if not (names := [name for name in CASES if cases in name]):
-        raise SystemExit(f"no case has {cases!r} in its name: there are {', '.join(CASES)}")
+def main(
+    before: str,
+    cases: str = "",
+    rounds: int = 15,
+    slower: float = 1.05,
+    peers: bool = False,
+    rows: Path | None = None,
+) -> None:
+    every = CASES | PEERS if peers else CASES
+    if not (names := [name for name in every if cases in name]):
+        raise SystemExit(f"no case has {cases!r} in its name: there are {', '.join(every)}")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for command in (f"git clone -q --shared {ROOT} {folder}", f"git -C {folder} checkout -q {before}"):
             if subprocess.run(command.split()).returncode:
                 raise SystemExit(f"{before!r} is no commit of this clone: give one, such as HEAD~1")
-        sides = [stack.enter_context(started(place)) for place in (folder, ROOT)]
-        ready = {(side, name): ask(side, name) for name in names for side in sides}
-        times = timed({one: functools.partial(ask, *one, Seconds) for one in ready}, rounds)
-    found = [compared(name, slower, *((ready[one, name], times[one, name].seconds) for one in sides)) for name in names]
-    print_rows(kept(rows, found))
+        sides = [stack.enter_context(started(*place)) for place in ((folder,), (ROOT,), (ROOT, "peer"))]
+        found = []
+        for name in names:
+            here = sides if every[name].peer else sides[:2]
+            ready, cpu = [ask(side, name) for side in here], collections.defaultdict[int, list[float]](list)
+
+            def call(at: int, here: Any = here, cpu: Any = cpu, name: str = name) -> Seconds:
+                seconds, used = ask(here[at], name, list)
+                cpu[at].append(used)
+                return Seconds(seconds)
+
+            times = timed({at: functools.partial(call, at) for at in range(len(here))}, rounds)
+            known = [{**one, "cpu": statistics.median(cpu[at])} for at, one in enumerate(ready)]
+            found.append(compared(name, slower, *zip(known, (times[at].seconds for at in cpu), strict=True)))
+        print_rows(kept(rows, found))
     if worse := [f"{row['case']} in {row['worse']}" for row in found if row["worse"]]:
         raise SystemExit(f"worse than {before}: {'; '.join(worse)}")
 
 
-def compared(name: str, slower: float, before: tuple[Values, list[float]], after: tuple[Values, list[float]]) -> Values:
+def compared(
+    name: str,
+    slower: float,
+    before: tuple[Values, list[float]],
+    after: tuple[Values, list[float]],
+    peer: tuple[Values, list[float]] | None = None,
+) -> Values:
     old, new = spread(before[1]), spread(after[1])
     over = {what: after[0][what] / size for what, size in before[0].items() if size}
     worse = ["seconds"] * (new[0] > slower * old[1]) + [what for what in SIZES if over.get(what, 1) > LARGER]
-    return {"case": name, "before": old[1], "seconds": new[1] / old[1], **over, "worse": ", ".join(worse)}
+    row = {"case": name, "before": old[1], "seconds": new[1] / old[1], **over, "worse": ", ".join(worse)}
+    if peer:
+        row |= {"peer": spread(peer[1])[1] / new[1], "peer_cpu": peer[0]["cpu"] / after[0]["cpu"]}
+        row |= {"compiled_in": [one[0].get("compiling") for one in (before, after, peer)]}
+    return row
 
 
-def started(place: Path) -> "subprocess.Popen[str]":
+def started(place: Path, *side: str) -> "subprocess.Popen[str]":
     """A process with the code of one side: it compiles a case when it is asked for first, and times it from then on."""
     environment, pipe = os.environ | {"PYTHONPATH": f"{place / 'src'}:{ROOT}", "MESHFFT_CACHE": "off"}, subprocess.PIPE
-    command = [sys.executable, "-m", "benchmarks.guard"]
+    command = [sys.executable, "-m", "benchmarks.guard", *side]
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
 
 
@@ -98,21 +173,25 @@ def serve() -> None:
     calls = dict[str, Call]()
     for name in map(str.strip, sys.stdin):
         if name in calls:
-            answer: Any = clocked(calls[name])[1]
+            answer: Any = clocked(calls[name])[1:]
         else:
-            calls[name], answer = compiled(CASES[name])
+            calls[name], answer = compiled((CASES | PEERS)[name], len(sys.argv) > 1)
         print(json.dumps(answer), flush=True)
 
 
-def compiled(case: Case) -> tuple[Call, Values]:
-    x = noise(case.shape, case.dtype)
-    if not case.mesh:
-        return functools.partial(case.call, x), {"compiling": clocked(lambda: case.call(x))[2]}
-    given = mf.shard(x, mesh_of(case.mesh), spec_of(case.mesh))
-    program, _, taken = clocked(lambda: jax.jit(case.call).lower(given).compile())
+def compiled(case: Case, peer: bool) -> tuple[Call, Values]:
+    """The call and its facts; a peer's array is whole."""
+    x, by = noise(case.shape, case.dtype), case.peer if peer else "here"
+    xp: Any = {"here": mf, "jnp": jnp.fft, "scipy": fft}[by]
+    if not case.mesh or by == "scipy":
+        call = functools.partial(case.call, xp, x)
+        return call, {"compiling": clocked(call)[2]}
+    given = jax.device_put(x) if peer else mf.shard(x, mesh_of(case.mesh), spec_of(case.mesh))
+    program, _, taken = clocked(lambda: jax.jit(functools.partial(case.call, xp)).lower(given).compile())
     sizes = getattr(program.memory_analysis(), "temp_size_in_bytes", 0), (program.as_text() or "").count("\n")
     return functools.partial(program, given), {"compiling": taken, **dict(zip(SIZES, sizes, strict=True))}
 
 
 if __name__ == "__main__":
-    serve()
+    with fft.set_workers(2):
+        serve()

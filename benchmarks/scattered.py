@@ -1,8 +1,8 @@
 """Transforms at scattered points beside finufft on two threads, in one process: CPU time and wall time.
 
-The image is on 8 CPU devices, or on the GPUs here (--device gpu); values are in the caller's order, or in the plan's
-("placed"). Errors are against direct float64 sums, at 300 random points (type 2) or samples of the image (type 1; 30
-beyond 100,000 points).
+The image is on 8 CPU devices (--devices), or on the GPUs here (--device gpu); values are in the caller's order, or in
+the plan's ("placed"). Errors are against direct float64 sums, at 300 random points (type 2) or samples of the image
+(type 1; 30 beyond 100,000 points).
 """
 
 import functools
@@ -47,10 +47,11 @@ def main(
     points: int = 1_000_000,
     rounds: int = 7,
     device: str = "cpu",
+    devices: int = 8,
     rows: Path | None = None,
 ) -> None:
     calm()
-    start(device)
+    start(device, count=devices)
     pairs, sizes = itertools.product(TRAJECTORIES[shape.count(",") + 1], map(float, tol.split(","))), numbers(shape)
     found = (row for name, t in pairs for row in measured(sizes, name, t, points, rounds))
     print_rows(kept(rows, found, "finufft"))

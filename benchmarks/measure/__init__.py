@@ -1,1 +1,1 @@
-"""meshfft beside its baselines: cases, libraries, interleaved seconds, tables and scaling."""
+"""meshfft beside its baselines: cases, libraries, interleaved seconds, and tables."""

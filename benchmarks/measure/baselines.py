@@ -90,4 +90,3 @@ _ALL = (
     Baseline("mkl", _REAL, on_cores.prepare_mkl, _alone("mkl"), ("mkl_fft",), ("mkl_fft",)),
 )
 BASELINES = {baseline.name: baseline for baseline in _ALL}
-SCALING = ("jnp-sharded", "jaxdecomp", "mpi4py-fft")  # take a number of devices or ranks

@@ -1,4 +1,4 @@
-"""`python -m benchmarks fft` and `scaling`: measured here and now, meshfft beside its baselines."""
+"""`python -m benchmarks fft`: measured here and now, meshfft beside its baselines."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +9,8 @@ from meshfft.cli import flags
 from meshfft.cli.output import guarded, print_columns, say
 
 from . import flags as own
-from . import scaling as scales
 from . import words
-from .baselines import BASELINES, MESHFFT, SCALING
+from .baselines import BASELINES, MESHFFT
 
 Shape = Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")]
 Orders = Annotated[str, flags.option("A,B,...", "natural, any, or both.")]
@@ -41,30 +40,3 @@ def fft(
     say(f"{task.kind} of {' x '.join(map(str, task.shape))} {task.dtype}\n")
     print_columns(words.HEADS, words.cells(found))
     say(f"\n{words.notes(found)}")
-
-
-@guarded
-@flags.with_flags
-def scaling(
-    shape: Shape,
-    *,
-    devices: Annotated[str, flags.option("P,P,...", "On how many devices.")] = "1,2,4,8",
-    order: Orders = "natural",
-    asked: own.Asked,
-) -> None:
-    """Measure transforms on more and more devices: seconds, ideal seconds, and parallel efficiency.
-
-    The ideal line is the paper's, T_first / (P / first). meshfft takes the mesh that is modelled to be its fastest,
-    baselines the fastest of theirs. CPU devices share the machine's cores. An existing file of rows is replaced.
-    """
-    task, ways = asked.read(shape, order)
-    counts = sorted(set(flags.read_sizes(devices, "--devices", "1,2,4,8")))
-    others = asked.others(SCALING)
-    there = own.start_devices(counts[-1], "--devices")
-    cases = [case for count in counts for case in own.cases_on(task, there[:count], ways, others)]
-    found = asked.run(cases, there)
-    say(f"Strong scaling, {task.kind} of {task.dtype}")
-    for name, lines in scales.tables(found).items():
-        say(f"\n{name}\n")
-        print_columns(scales.HEADS, lines)
-    say(f"\n{words.sharing(found)}{words.notes(found, ratio=False)}")

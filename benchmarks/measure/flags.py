@@ -1,4 +1,4 @@
-"""Shared by `fft` and `scaling`: flags, devices and cases, checked before anything is compiled; and the run."""
+"""Flags, devices and cases, checked before anything is compiled; and the run."""
 
 import itertools
 import math
@@ -21,7 +21,6 @@ from .cases import Case, Task, usual_meshes
 from .data import Place
 from .measured import measured, needed_bytes, packages
 from .mpi import MpiRanks
-from .scaling import best_mesh
 
 CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a baseline's threads would spin on into others' calls
 VIRTUAL = 8  # CPU devices by default
@@ -31,7 +30,7 @@ Rows = list[files.Values]
 
 
 class Asked(NamedTuple):
-    """The flags of both commands, except for the shape, the order and the devices."""
+    """The flags, except for the shape, the order and the devices."""
 
     kind: flags.KindFlag = "fft"
     dtype: Annotated[str | None, flags.option("NAME", f"{', '.join(flags.DTYPES)}; by the kind.")] = None
@@ -91,17 +90,18 @@ def start_meshes(texts: Sequence[str] | None, ndim: int) -> tuple[list[jax.Devic
     return devices, found or usual_meshes(len(devices), ndim)
 
 
-def start_devices(count: int | None, flag: str = "--mesh") -> list[jax.Device]:
+def start_devices(count: int | None) -> list[jax.Device]:
     """So many of the machine's devices, or of CPU devices that share its cores; before any other use of JAX.
 
     Without a number, all accelerators, or VIRTUAL CPU devices.
     """
-    found = running_devices(count or VIRTUAL, flag)
+    found = running_devices(count or VIRTUAL, "--mesh")
     if count is None:
         return list(jax.devices())
     if len(found) < count:
-        there = f"there are {len(found)} {found[0].platform} devices"
-        raise ValueError(f"{flag} asks for {count} devices and {there}: give fewer")
+        raise ValueError(
+            f"--mesh asks for {count} devices and there are {len(found)} {found[0].platform} devices: give fewer"
+        )
     return found[:count]
 
 
@@ -109,12 +109,6 @@ def cases_of(task: Task, meshes: Sequence[tuple[int, ...]], ways: Ways, baseline
     """meshfft's cases, and those of baselines."""
     own = [Case(task, MESHFFT, mesh, **way) for mesh in meshes for way in ways]
     return own + _theirs(task, baselines, meshes, files.cores())
-
-
-def cases_on(task: Task, devices: Sequence[jax.Device], ways: Ways, baselines: Sequence[str]) -> list[Case]:
-    """meshfft's cases on all these devices, each on its best mesh, and those of baselines that take as many."""
-    own = [Case(task, MESHFFT, best_mesh(task, devices, **way), **way) for way in ways]
-    return own + _theirs(task, baselines, list(dict.fromkeys(case.mesh for case in own)), len(devices))
 
 
 def _choices(text: str, name: str) -> list[str]:

@@ -30,9 +30,9 @@ def cells(rows: Sequence[Values]) -> list[list[str]]:
     return lines
 
 
-def notes(rows: Sequence[Values], ratio: bool = True) -> str:
+def notes(rows: Sequence[Values]) -> str:
     """The denominator of ratios, absent baselines with their reasons, and the circumstances."""
-    best = fastest_baseline(rows) if ratio else None
+    best = fastest_baseline(rows)
     lines = [] if best is None else [f"ratio: to the fastest baseline, {_full_name(best)}."]
     if any(row["seconds"] and row["library"] in TRANSPOSED for row in rows):
         lines.append(f"{' and '.join(TRANSPOSED)} leave results transposed: hold order any against them.")
@@ -51,14 +51,6 @@ def circumstances_words(facts: Values) -> str:
         return ""
     load = f"load {facts['load_before']:.1f} before: other work on these cores is in the times"
     return f"measured on {facts['device']} devices, {facts['cores']} cores of {facts['cpu']}, {load}."
-
-
-def sharing(rows: Sequence[Values]) -> str:
-    """A line where virtual devices share cores, and so cannot scale."""
-    facts, most = rows[0], max(row["devices"] for row in rows)
-    if facts.get("device") != "cpu" or most <= facts["cores"]:
-        return ""
-    return f"{most} CPU devices share {facts['cores']} cores: no speed can come of more devices than cores.\n"
 
 
 def shape_words(row: Values) -> str:

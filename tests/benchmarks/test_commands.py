@@ -35,7 +35,6 @@ SMALLEST = {
     "plans": "--draws 2",
     "programs": "--shape 8,8,8 --mesh 8 --rounds 1 --turns 2",
     "regret": "--draws 1",
-    "scaling": "8,8,8 --devices 1,2 --rounds 1",
     "scattered": "--shape 16,16 --tol 1e-3 --points 1000 --rounds 1",
     "scattered_scaling": "--cores 2",
     "tables": "--pages",
