@@ -9,7 +9,6 @@ instructions grew by over 1%, or if three quarters of a case's calls took over `
 `--peers` adds cases that are there for their peers.
 """
 
-import collections
 import contextlib
 import functools
 import itertools
@@ -19,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,9 +31,10 @@ import meshfft as mf
 
 from .common import cpu_devices, mesh_of, noise, print_rows, spec_of
 from .rows import ROOT, Values, kept
-from .timing import Call, Seconds, clocked, spread, timed
+from .timing import Call, Seconds, clocked, once, spread, timed
 
 SIZES, LARGER = ("temporaries", "instructions"), 1.01
+COLUMNS = ("case", "before", "seconds", "cpu", "compiling", *SIZES, "peer", "peer_cpu", "worse", "compiled_in")
 SLAB, PENCIL, BLOCK = MESHES = (8,), (2, 4), (2, 2, 2)
 COUNTED = itertools.count()
 
@@ -118,22 +118,23 @@ def main(
             if subprocess.run(command.split()).returncode:
                 raise SystemExit(f"{before!r} is no commit of this clone: give one, such as HEAD~1")
         sides = [stack.enter_context(started(*place)) for place in ((folder,), (ROOT,), (ROOT, "peer"))]
-        found = []
-        for name in names:
-            here = sides if every[name].peer else sides[:2]
-            ready, cpu = [ask(side, name) for side in here], collections.defaultdict[int, list[float]](list)
-
-            def call(at: int, here: Any = here, cpu: Any = cpu, name: str = name) -> Seconds:
-                seconds, used = ask(here[at], name, list)
-                cpu[at].append(used)
-                return Seconds(seconds)
-
-            times = timed({at: functools.partial(call, at) for at in range(len(here))}, rounds)
-            known = [{**one, "cpu": statistics.median(cpu[at])} for at, one in enumerate(ready)]
-            found.append(compared(name, slower, *zip(known, (times[at].seconds for at in cpu), strict=True)))
-        print_rows(kept(rows, found))
+        found = [compared(name, slower, *measured(name, sides[: 2 + bool(every[name].peer)], rounds)) for name in names]
+        print_rows(kept(rows, found), COLUMNS)
     if worse := [f"{row['case']} in {row['worse']}" for row in found if row["worse"]]:
         raise SystemExit(f"worse than {before}: {'; '.join(worse)}")
+
+
+def measured(name: str, sides: "Sequence[subprocess.Popen[str]]", rounds: int) -> list[tuple[Values, list[float]]]:
+    """Facts of each side, and the seconds of its calls."""
+    facts, cpu = [ask(side, name) for side in sides], [list[float]() for _ in sides]
+
+    def call(at: int) -> Seconds:
+        seconds, used = ask(sides[at], name, list)
+        cpu[at].append(used)
+        return Seconds(seconds)
+
+    times = timed({at: functools.partial(call, at) for at in range(len(sides))}, rounds)
+    return [({**one, "cpu": statistics.median(cpu[at])}, times[at].seconds) for at, one in enumerate(facts)]
 
 
 def compared(
@@ -149,7 +150,7 @@ def compared(
     row = {"case": name, "before": old[1], "seconds": new[1] / old[1], **over, "worse": ", ".join(worse)}
     if peer:
         row |= {"peer": spread(peer[1])[1] / new[1], "peer_cpu": peer[0]["cpu"] / after[0]["cpu"]}
-        row |= {"compiled_in": [one[0].get("compiling") for one in (before, after, peer)]}
+        row |= {"compiled_in": " ".join(f"{one[0]['compiling']:.2f}" for one in (before, after, peer))}
     return row
 
 
@@ -173,7 +174,8 @@ def serve() -> None:
     calls = dict[str, Call]()
     for name in map(str.strip, sys.stdin):
         if name in calls:
-            answer: Any = clocked(calls[name])[1:]
+            one = once(calls[name])
+            answer: Any = one.seconds + one.cpu
         else:
             calls[name], answer = compiled((CASES | PEERS)[name], len(sys.argv) > 1)
         print(json.dumps(answer), flush=True)

@@ -37,12 +37,12 @@ class Times:
 def timed(calls: Mapping[Name, Call], rounds: int) -> dict[Name, Times]:
     """Times of every call, after a first that warms it: until its result is finished, or as its Seconds say."""
     for call in calls.values():
-        _once(call)
+        once(call)
     found, names = {name: Times() for name in calls}, list(calls)
     for _ in range(rounds):
         random.shuffle(names)
         for name in names:
-            one = _once(calls[name])
+            one = once(calls[name])
             found[name].seconds += one.seconds
             found[name].cpu += one.cpu
     return found
@@ -59,7 +59,7 @@ def clocked(call: Callable[[], Result]) -> tuple[Result, float, float]:
     return result, time.perf_counter() - begun, time.process_time() - cpu
 
 
-def _once(call: Call) -> Times:
+def once(call: Call) -> Times:
     """Begins when the process rests, in 0.3 s at most: XLA frees a call's memory after its result is there."""
     until, busy = time.monotonic() + 0.3, True
     while busy and time.monotonic() < until:

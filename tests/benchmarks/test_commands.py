@@ -25,7 +25,7 @@ SMALLEST = {
     "dense_tables": "--most 64",
     "fft": "8,8,8 --mesh 2 --rounds 1",
     "first_on_tpu": "--lengths 8 --points 64 --rounds 1 --interpret",
-    "guard": "HEAD --cases 16^3 --rounds 1 --slower inf",  # no test judges a time
+    "guard": "HEAD --cases 16^3 --rounds 1 --slower inf --peers",  # no test judges a time
     "inverse": "--sizes 16 --columns 2",
     "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
     "long_convolution": "--lengths 64 --rounds 1",

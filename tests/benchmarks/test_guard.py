@@ -28,3 +28,10 @@ def test_cases_without_a_program_have_no_sizes() -> None:
     for before in ({"compiling": 1.0}, {"compiling": 1.0, "temporaries": 0}):
         row = compared("one", 1.05, (before, BEFORE), (before, BEFORE))
         assert row["worse"] == "" and "temporaries" not in row
+
+
+def test_a_peer_that_takes_longer_is_above_one() -> None:
+    """Catches a quotient upside down: here over before, but a peer over here."""
+    known, slow = SIZES | {"cpu": 2.0}, [2 * seconds for seconds in BEFORE]
+    row = compared("one", 3, (known, BEFORE), (known | {"cpu": 1.0}, slow), (known | {"cpu": 5.0}, slow))
+    assert (row["seconds"], row["peer"], row["cpu"], row["peer_cpu"]) == (2.0, 1.0, 0.5, 5.0)

@@ -32,7 +32,7 @@ from .problem import Least, Numbers, Problem, ready
 from .sends import Wired, hops
 
 PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
-TILE_FLOPS, TILE_PASSES = 16_000, 4  # to start one tile's product on a CPU; over the result, in a cache, fitted
+TILE_FLOPS, TILE_PASSES = 16_000, 1  # to start one tile's product on a CPU; over its result in a cache, fitted
 SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
 GAUSS_PASSES = WIRE_PASSES = 2  # per shard: sum and difference of its planes are made; it is decoded
 
@@ -113,7 +113,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = parts if self.transposed else parts // 2 + (parts != 2)  # over the result, twice as long in two floats
-        passes = passes * (1 + self._two(layout)) + TILE_PASSES if self.tiled else 1
+        passes = passes * (1 + self._two(layout)) + TILE_PASSES * reals if self.tiled else 1
         memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
         memory += WIRE_PASSES * parts * block * itemsize * self.lossy
         started = self.tiled * parts * -(-others // tiles.TILE) * reals * self.dot.pairs  # products
