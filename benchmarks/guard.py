@@ -4,8 +4,9 @@
 
 Each side is a process with its own `src`; calls are interleaved. Numbers are quotients, here over before: of median
 seconds, CPU seconds of a call and of compiling, bytes of temporaries, and compiled instructions. `peer` and `peer_cpu`
-are a peer's seconds and CPU seconds over those here: above 1 the code here is faster. Exit code 1 if temporaries or
-instructions grew by over 1%, or if three quarters of a case's calls took over `--slower` times the median before.
+are a peer's seconds and CPU seconds over those here: above 1 the code here is faster; `compiled_in` has CPU seconds of
+compiling before, here and for the peer. Exit code 1 if temporaries or instructions grew by over 1%, or if three
+quarters of a case's calls took over `--slower` times the median before.
 `--peers` adds cases that are there for their peers.
 """
 
@@ -134,7 +135,7 @@ def measured(name: str, sides: "Sequence[subprocess.Popen[str]]", rounds: int) -
         return Seconds(seconds)
 
     times = timed({at: functools.partial(call, at) for at in range(len(sides))}, rounds)
-    return [({**one, "cpu": statistics.median(cpu[at])}, times[at].seconds) for at, one in enumerate(facts)]
+    return [({**one, "cpu": statistics.median(cpu[at][1:])}, times[at].seconds) for at, one in enumerate(facts)]
 
 
 def compared(

@@ -117,7 +117,9 @@ def _finufft(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Ca
     for kind, sign, given in ((2, -1, x), (1, 1, c)):
         plan = finufft.Plan(kind, x.shape, eps=tol, isign=sign, dtype="complex64", nthreads=2)
         _, seconds, _ = clocked(functools.partial(plan.setpts, *coordinates))
-        cases.append(Case("finufft", kind, functools.partial(plan.execute, given), np.asarray, {"plan_s": seconds}))
+        cases.append(
+            Case("finufft", kind, functools.partial(plan.execute, given), np.asarray, {"plan_s": seconds, "tol": tol})
+        )
     return cases
 
 

@@ -25,7 +25,7 @@ tpu: passes price strips wires / fft gridding / trials / engines
 steps: problem / base / sends / exchange halo local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense
     / real_fft
 walks: cpu_memory / walk / picture search / choice
-plans: deferred / deferred_primitive / primitive request table / execute options / iterative_solve
+plans: stacks / deferred / deferred_primitive / primitive request table / execute options / iterative_solve
     / inverse_solve / plan / measured / planning
 nufft.steps: point_step / grid_steps known_points ring_points / traced_points
 nufft: penalties points / problem / post_transform moving / solvers / inverse / plan / planning / functions

@@ -73,7 +73,7 @@ def test_the_papers_fft_at_any_size(case: Case, inverse: bool, seed: int) -> Non
     assert sum(isinstance(step, PhaseFFT) for step in plan.walk.steps) == len(cut)
     x = noise(case.shape, seed=seed)
     truth = dft(x, case.axes, sign=1 if inverse else -1) * plan.transform.scale
-    assert error(plan(_shard(plan, x)), truth) <= 3e-7
+    assert error(plan(_shard(plan, x)), truth) <= 3e-7  # 2.4e-7 for 13 x 9
 
 
 @given(cases(), st.sampled_from(METHODS), SEEDS)

@@ -74,12 +74,21 @@ def test_a_lossy_wire_is_narrower_and_within_its_bound(name: str, back: bool) ->
 
 
 def test_programs_of_blocks_name_no_stacks_beyond_the_callers() -> None:
-    """Catches a block's numbers of stacks that are no numbers of the caller's: XLA then may compile without an end."""
+    """Catches a block's numbers of stacks that are no numbers of the caller's: XLA then may compile without an end.
+    JAX has traced the inner functions before, from more frames.
+    """
     on, k = mesh((2, 2), AxisType.Auto), _points()
     grid = mf.shard(noise(SHAPE), on, P("x", "y"))
-    call = jax.jit(lambda grid, k: mf.nufftn(grid, mf.Scattered.turns(k), tol=1e-5))
+
+    def lowered(frames: int, **how: Any) -> jax.stages.Lowered:
+        if frames:
+            return lowered(frames - 1, **how)
+        return jax.jit(lambda grid, k: mf.nufftn(grid, mf.Scattered.turns(k), tol=1e-5, **how)).lower(grid, k)
+
+    with jax.set_mesh(on):
+        lowered(12, spec=P("x", "y"))
     with ThreadPoolExecutor(1) as few_frames:
-        text = few_frames.submit(lambda: call.lower(grid, k).compile().as_text()).result()
+        text = few_frames.submit(lambda: lowered(0).compile().as_text()).result()
     assert text
     known = text.split("\nStackFrames\n")[1].split("\n\n")[0].splitlines()
     used = {int(number) for number in re.findall(r"stack_frame_id=(\d+)", text)}

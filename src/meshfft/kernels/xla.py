@@ -29,6 +29,7 @@ UNIT_PASSES = 3
 STAGE_PASSES = 5
 CALL_DIMS = 3  # most of one call
 MOVED_PASSES = 4  # on a GPU, for transposes if dimensions are behind the lines
+CACHED_PASSES = 2  # on a CPU; fitted, with the transposes, to blocks of 30 kB to 2 MB
 BATCH_BYTES = 2**25  # a batch and its transform about fill the second-level cache of an H100 or H200
 COPIES = 5  # of a batch: sliced, in lines, transformed, transposed back, workspace
 LIMIT = 2**31  # bound on positions, counted in 32 bits
@@ -75,7 +76,11 @@ class Xla(Engine[Array]):
                 fed_bytes=STAGE_PASSES * len(radices) * points * itemsize,
                 peak_bytes=alive,
             )
-        passes = 2 * len(lines.dims) + (MOVED_PASSES * (behind > 0) if chip.switched else 2 + 8 * (behind > 0))
+        if chip.cached:
+            passes = CACHED_PASSES + 8 * (behind > 0)
+        else:
+            passes = MOVED_PASSES * (behind > 0) if chip.switched else 10 * behind
+        passes += 2 * len(lines.dims)
         flops = round(points * sum(map(flops_of, lines.lengths)))
         return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)
 

@@ -167,7 +167,7 @@ def _on_grid(
 
     least = tuple(max(math.ceil(one.sigma * n), 2 * one.width) for n in problem.modes)
     how = (problem.machine, problem.dtype.itemsize, problem.dots, problem.options)
-    walk, grid = even_walk(problem.start, problem.dims, least, how, ending, find_walk, instead)
+    walk, grid = even_walk(problem.start, problem.dims, least, how, ending, find_walk.__wrapped__, instead)
     if walk.steps[0] in instead:
         return dataclasses.replace(walk, scale=problem.scale), None
     if not _divided(walk, problem.dims):

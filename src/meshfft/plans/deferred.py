@@ -4,13 +4,11 @@ A call is one equation (see deferred_primitive). The function then plans and run
 Arrays are PaddedArrays: XLA pads as this package does.
 """
 
-import _thread
 import contextlib
 import dataclasses
 import functools
 import hashlib
 import math
-import queue
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, ShapeDtypeStruct
-from jax.extend import source_info_util
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes, from_spec, spec_of
@@ -150,8 +147,7 @@ class Call:
     @contextlib.contextmanager
     def within(self, mesh: AbstractMesh | None) -> Iterator[None]:
         """XLA calls back from a thread without the call's 64-bit switch and mesh."""
-        nowhere = source_info_util.user_context(_stack_of_this_file())
-        with jax.enable_x64(self.wide), jax.sharding.use_abstract_mesh(mesh or AbstractMesh((), ())), nowhere:
+        with jax.enable_x64(self.wide), jax.sharding.use_abstract_mesh(mesh or AbstractMesh((), ())):
             yield
 
     @functools.lru_cache(maxsize=CALLS)  # noqa: B019 - a few calls are kept, with all their places
@@ -215,17 +211,6 @@ class DeferredWork:
         free = [tuple(name for name in names if name not in used) for names in axes[len(role.batches) :]]
         place, _, _ = self.call.placed(with_axes(mesh, AxisType.Manual), self.call.spec(free))
         return dataclasses.replace(place, batches=tuple(batches.items()))
-
-
-@functools.lru_cache(maxsize=1)
-def _stack_of_this_file() -> Any:
-    """An empty one: XLA looks a block's up by number among the caller's and, if those are fewer, may never end."""
-    found: queue.SimpleQueue[source_info_util.SourceInfo] = queue.SimpleQueue()
-    _thread.start_new_thread(lambda: found.put(source_info_util.current()), ())
-    return found.get().traceback
-
-
-source_info_util.register_exclusion(__file__)
 
 
 @functools.lru_cache(maxsize=CALLS)

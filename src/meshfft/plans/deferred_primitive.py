@@ -40,6 +40,7 @@ from .deferred import (
     tangent,
     transposed,
 )
+from .stacks import empty_stack, with_stack
 
 F = TypeVar("F", bound=Callable[..., Any])
 deferred_p = Primitive("meshfft_deferred")
@@ -138,9 +139,12 @@ def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Seq
 
     laid = _row_major if mesh.devices.flat[0].platform == "cpu" else list
 
-    def program(*blocks: Array) -> list[Array]:
+    def run(*blocks: Array) -> list[Array]:
         with work.call.within(place.mesh):
             return laid(work.run(place, laid(blocks)))
+
+    def program(*blocks: Array) -> list[Array]:
+        return with_stack(empty_stack(), run, *blocks)
 
     before, after = ([NamedSharding(mesh, place.spec(role)) for role in roles] for roles in (work.ins, work.outs))
     return mesh, program, after, tuple(before)

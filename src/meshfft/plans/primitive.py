@@ -24,6 +24,7 @@ from ..numerics.dtypes import real_dtype, wide_types
 from ..numerics.split_complex import Planes, scaled
 from ..steps.base import Takes
 from ..walks.walk import Walk
+from .stacks import current_stack, with_stack
 
 T = TypeVar("T")
 Operands = tuple[object, ...]  # data of steps besides the array, by slot: a pytree of arrays, or None
@@ -85,7 +86,7 @@ def _lower(*values: Array, job: Job) -> list[Array]:
     """The walk in the types of its trace: XLA may ask for parts of a program when 64 bits are off again."""
     wide = any(x.dtype in WIDE for x in values[: job.arrays])
     with jax.enable_x64(wide or wide_types()):
-        return _run(*values, job=job)
+        return with_stack(current_stack(), functools.partial(_run, job=job), *values)
 
 
 def _inside(*values: Array, job: Job) -> list[Array]:

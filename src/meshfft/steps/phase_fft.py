@@ -153,7 +153,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             passes = UNIT_PASSES + 3 * parts
             work = dataclasses.replace(local, memory_bytes=local.memory_bytes + passes * largest * itemsize)
         else:
-            passes = RING_PASSES + 6 * (behind > 0) + 4 * (parts - 2)
+            passes = RING_PASSES + (6 * (behind > 0) if chip.cached else 10 * behind) + 4 * (parts - 2)
             work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
         phases, held = 6 * block + 8 * parts * out, 0
         if self.dot:  # in pairs of float32; roots are made once for all lines
