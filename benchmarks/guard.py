@@ -52,6 +52,11 @@ def of(name: str, **how: Any) -> Callable[[Any, Any], Any]:
     return lambda xp, x: getattr(xp, name)(x, **how)
 
 
+def half(mesh: tuple[int, ...]) -> Callable[[Any, Any], Any]:
+    """With a spec: without one XLA gathers a half spectrum that Auto axes do not divide."""
+    return lambda xp, x: xp.rfftn(x, **({"spec": spec_of(mesh)} if xp is mf else {}))
+
+
 def at_points(_: Any, image: Any) -> Any:
     return mf.nufftn(image, mf.Scattered.turns(np.random.default_rng(0).random((100_000, 2))), tol=1e-3)
 
@@ -76,14 +81,16 @@ def flow(xp: Any, x: Any) -> Any:
 
 
 def cubes(name: str, sizes: tuple[int, ...], dtype: str, peer: str) -> dict[str, Case]:
-    every = itertools.product(sizes, MESHES)
-    return {f"{name} {n}^3 over {mesh}": Case(of(name), (n,) * 3, mesh, dtype, peer) for n, mesh in every}
+    def case(n: int, mesh: tuple[int, ...]) -> Case:
+        return Case(half(mesh) if name == "rfftn" else of(name), (n,) * 3, mesh, dtype, peer)
+
+    return {f"{name} {n}^3 over {mesh}": case(n, mesh) for n, mesh in itertools.product(sizes, MESHES)}
 
 
 CASES = {
     **cubes("fftn", (256,), "complex64", ""),
     "fftn 100 x 90 x 70 over (2, 4)": Case(of("fftn"), (100, 90, 70), PENCIL),
-    "rfftn 128^3 over (2, 4)": Case(of("rfftn"), (128,) * 3, PENCIL, "float32", "jnp"),
+    "rfftn 128^3 over (2, 4)": Case(half(PENCIL), (128,) * 3, PENCIL, "float32", "jnp"),
     "dctn 128^3 over (2, 2, 2)": Case(of("dctn"), (128,) * 3, BLOCK, "float32", "scipy"),
     "dense 512^2 over (2, 4)": Case(of("fftn", method="kdft"), (512, 512), PENCIL),
     "fftn 1048576 over (8,)": Case(of("fftn"), (2**20,), SLAB, peer="jnp"),

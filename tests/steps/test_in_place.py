@@ -1,5 +1,6 @@
 """FFTs of cut dimensions in place, chunk by chunk: values, the way back, and that no program needs more than chunks."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -124,6 +125,51 @@ def test_cosines_and_sines_in_chunks(name: str, kind: Kind, dtype: str, small_ch
         assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
 
 
+@pytest.mark.parametrize("name", slow_but(("pencil", "block"), ("pencil", "block", "two axes", "odd factors")))
+def test_half_spectra_in_chunks(name: str, small_chunks: None) -> None:
+    """Catches half spectra in rows of the lines, padding that becomes data, and a way back or a gradient of others."""
+    shape, sizes, spec = CASES[name]
+    host, where, start, last = noise(shape, "float32"), mesh(sizes), _start(name), len(shape) - 1
+    x, offers = jax.device_put(host, NamedSharding(where, spec)), _steps(name, "rfft", real=True)
+    assert offers and all(last in step.dims and step.numbers.becomes == "complex" for step in offers)
+    for step in offers:
+        walk, half = Walk(start, (step,), real=True), (..., slice(shape[-1] // 2 + 1))
+        truth = dft(host, step.dims)[half]
+        program = jax.jit(lambda x, walk=walk: bind([x], walk, where)[0]).lower(x).compile()
+        assert collectives(program) == walk.collectives == {"all-to-all": 2 * step.chunks}
+        y = program(x)
+        assert y.shape == walk.end.storage and error(y[half], truth) <= 4e-7, step.name(start)
+        (back,) = bind([y], walk.inverse(1.0), where)
+        assert error(back, host * math.prod(shape[d] for d in step.dims)) <= 8e-7
+        c = noise(y.shape, seed=1)
+        (slope,) = jax.vjp(lambda x, walk=walk: bind([x], walk, where)[0], x)[1](jax.device_put(c, y.sharding))
+        apart = np.vdot(slope, host) - np.sum(c[half] * truth).real
+        assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("mesh_name", LARGE)
+def test_real_transforms_go_straight_to_their_result(mesh_name: str) -> None:
+    """Catches a half spectrum that returns to a cut which does not divide it, and lines of a wrong device."""
+    (sizes, spec), shape = LARGE[mesh_name], (192, 192, 192)
+    host, where = noise(shape, "float32"), mesh(sizes)
+    x = mf.shard(host, where, spec)
+    y = mf.rfftn(x)
+    goal = mf.out_spec(shape, mesh=where, spec=spec, kind="rfft")
+    there = mf.plan(shape, mesh=where, spec=spec, kind="rfft", out_spec=goal)
+    assert InPlace in {type(step) for step in there.walk.steps} and there.out_layout.even
+    call = functools.partial(mf.rfftn, spec=spec)
+    assert collectives(jax.jit(call).lower(x).compile()) == there.collectives
+    truth = np.fft.rfftn(host.astype(float))
+    assert error(y, truth) <= 4e-7
+    back = mf.irfftn(y, out_spec=spec)
+    assert error(back, host) <= 8e-7 and back.sharding.is_equivalent_to(x.sharding, 3)
+    c = noise(truth.shape, seed=1)
+    (slope,) = jax.vjp(call, x)[1](jax.device_put(c, y.sharding))
+    assert slope.sharding.is_equivalent_to(x.sharding, 3)
+    apart = np.sum(np.asarray(slope) * host) - np.sum(c * truth).real
+    assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
+
+
 def test_nothing_is_offered_where_chunks_would_differ(small_chunks: None) -> None:
     """Catches padding in a chunk, lines that are cropped, and lengths that no cache can do."""
     for shape, s in (((63, 64, 64), None), ((64, 64, 64), (64, 64, 60)), ((64, 61, 67), None)):
@@ -171,10 +217,9 @@ def test_cosines_in_a_plain_jit_need_chunks_alone(mesh_name: str) -> None:
 
 @pytest.mark.parametrize("mesh_name", LARGE)
 def test_a_spectrum_of_real_numbers_is_finished_where_it_lies(mesh_name: str) -> None:
-    """Catches a second array of a spectrum beside the result of rfftn."""
+    """Catches a second array of a spectrum beside the result of rfftn, and a cut last dimension opened as a whole."""
     sizes, spec = LARGE[mesh_name]
-    spec = P(*spec[:2])  # a cut last dimension is opened first
-    where = NamedSharding(jax.make_mesh(sizes, ("x", "y", "z")[: len(sizes)]), spec)
+    where = NamedSharding(mesh(sizes), spec)
     call = jax.jit(lambda x: mf.rfftn(x, spec=spec))
     memory = call.lower(jax.ShapeDtypeStruct((256,) * 3, np.float32, sharding=where)).compile().memory_analysis()
     assert memory is not None and memory.temp_size_in_bytes <= 4 * shared_memory.CHUNK_BYTES

@@ -28,6 +28,7 @@ Two = tuple[np.ndarray, np.ndarray]  # a number in two floats, the second at mos
 Complex = tuple[Two, Two]
 F = TypeVar("F")
 MAX_LENGTH = 2**29
+QUARTERS = np.array([1, 1j, -1, -1j])  # exp(2 pi i j / 4)
 DIGIT = 16  # bits taken from a float at a time
 INTEGER_BITS = 16  # of a logarithm before the point
 # floor(2^192 c) for c = 1 / (2 pi) and c = log2(e) / 2
@@ -55,7 +56,7 @@ def host_roots(m: np.ndarray, length: int, sign: int) -> np.ndarray:
     m = m % length
     quarters = (4 * m + length // 2) // length
     angle = (4 * m - quarters * length) / np.longdouble(length) * (2 * np.arctan(np.longdouble(1)))
-    return np.exp(sign * 1j * angle) * np.array([1, sign * 1j, -1, -sign * 1j])[quarters % 4]
+    return np.exp(sign * 1j * angle) * QUARTERS[sign * quarters % 4]
 
 
 def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:

@@ -15,11 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..numerics.phases import Floats
+from ..numerics.phases import QUARTERS, Floats
 
 _DIGITS = 2.0**24  # 24 bits, whose products with 29 are exact in float64
 _BLOCK = 2**18  # entries made at a time
-_QUARTERS = np.array([1, -1j, -1, 1j])
 _INTERPOLATION = 512  # most points for Newton interpolation
 _ACCURATE = 1e-12  # LU with a smaller residual needs no interpolation
 _RELATIVE = "relative to the largest singular value"
@@ -50,7 +49,7 @@ def _phasors(turns: np.ndarray, n: np.ndarray) -> np.ndarray:
         fraction += product - np.rint(product)
     quarter = np.rint(4 * fraction)
     angle = 2 * np.pi * (fraction - quarter / 4 + rest * n)
-    return (np.cos(angle) - 1j * np.sin(angle)) * _QUARTERS[quarter.astype(np.int64) % 4]
+    return (np.cos(angle) - 1j * np.sin(angle)) * QUARTERS[-quarter.astype(np.int64) % 4]
 
 
 def _magnitudes(log_radius: np.ndarray, n: np.ndarray) -> np.ndarray:

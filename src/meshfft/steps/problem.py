@@ -217,3 +217,9 @@ def ready(todo: dict[int, Matrix]) -> dict[int, Matrix]:
     others = {dim: matrix for dim, matrix in todo.items() if matrix.becomes is None}
     last = any(matrix.becomes == "real" for matrix in changing.values())
     return others if last and others else changing or others
+
+
+def in_order(some: dict[int, Matrix], rest: dict[int, Matrix]) -> bool:
+    """Whether some dimensions may be transformed at once, before the rest."""
+    now, later = ({matrix.becomes for matrix in part.values()} for part in (some, rest))
+    return "complex" not in later and ("real" not in now or not later)

@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from ..collectives.all_to_all import corner, cut, exchange, split
@@ -17,15 +19,17 @@ from ..layout.layout import Layout, even_cuts, nested
 from ..layout.moves import AxisMove
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work, total
+from ..numerics.chunks import varied
 from ..numerics.dtypes import Error, unit_of
 from ..numerics.phases import MAX_LENGTH, mulmod, roots, table
 from ..numerics.split_complex import Block, in_complex, join
-from ..operators.matrices import Matrix, Roots
+from ..operators.matrices import HalfRoots, Matrix, Roots
 from ..operators.trig import Trig
-from .base import MatrixStep, Step, names
+from .base import MatrixStep, Step, names, reached
 from .exchange import MOST_CHUNKS, PASSES, Exchange
 from .local_fft import IN_PLACE_BYTES, LocalFFT, LocalTrig
-from .problem import Least, Problem, ready
+from .problem import Least, Numbers, Problem, in_order, ready
+from .real_fft import RealFFT
 from .sends import InChunks, Wired
 
 SIX_STEP_PASSES = 2 * 2 + 2 + 6  # two FFTs, phases, and a transpose
@@ -132,26 +136,32 @@ def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class InPlace(InChunks):
-    """An exchange, local transforms and the exchange back in a loop over equal chunks of rows of `dim`, in place.
+    """An exchange, local transforms and an exchange back in a loop over equal chunks of rows of `dim`. It is in place;
+    half spectra, their real lines and blocks of another shape go into a second array.
 
-    Invariant: every temporary has the size of a chunk, in any program around the loop.
+    Invariant: every other temporary has the size of a chunk, in any program around the loop.
     """
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
         """Steps for all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
-        if problem.sliced or not (problem.large(layout) and layout.even and problem.any_engine):
+        if problem.sliced or not (problem.large(layout) and layout.tail and problem.any_engine):
             return
-        kinds = (Roots, Trig) if math.prod(layout.block) * problem.itemsize // 2 >= IN_PLACE_BYTES else (Roots,)
-        lines = {d: m for d, m in ready(todo).items() if isinstance(m, kinds) and m.has_fft}
-        lines = {d: m for d, m in lines.items() if m.length == m.rows == m.columns == layout.shape[d]}
+        large = math.prod(layout.block) * problem.itemsize // 2 >= IN_PLACE_BYTES
+        kinds = (Roots, HalfRoots, Trig) if large else (Roots, HalfRoots)
+        full = {d: m for d, m in todo.items() if isinstance(m, kinds) and m.has_fft and m.columns == layout.shape[d]}
+        lines: dict[int, Matrix] = {d: m for d, m in full.items() if m.becomes or m.rows == m.columns}
         cut, whole = ([d for d in lines if (layout.parts[d] > 1) == is_cut] for is_cut in (True, False))
-        for dim in range(layout.ndim):
+        for dim in (d for d in range(layout.ndim) if layout.storage[d] == layout.shape[d]):
             moved, beside = [d for d in cut if d != dim], [d for d in whole if d != dim]
-            for opened in dict.fromkeys([tuple(moved), *((d,) for d in moved)]) if moved else ():
+            both = (tuple(moved), tuple(moved[::-1])) if problem.goal and moved else ()
+            for opened in dict.fromkeys([*both, *((d,) for d in moved)]):
                 for also in dict.fromkeys([(), tuple(beside)]):
                     some = {d: lines[d] for d in sorted((*opened, *also))}
-                    yield from cls._of(problem, layout, dim, opened, some, problem.bytes_at(todo))
+                    rest = {d: matrix for d, matrix in todo.items() if d not in some}
+                    if in_order(some, rest):
+                        itemsize = max(problem.bytes_at(todo), problem.bytes_at(rest))
+                        yield from cls._of(problem, layout, dim, opened, some, itemsize)
 
     @classmethod
     def _of(
@@ -160,7 +170,7 @@ class InPlace(InChunks):
         layout: Layout,
         dim: int,
         opened: Sequence[int],
-        lines: Mapping[int, Matrix],
+        lines: dict[int, Matrix],
         itemsize: int,
     ) -> Iterator["InPlace"]:
         """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` fit in cache."""
@@ -175,15 +185,12 @@ class InPlace(InChunks):
             move = AxisMove(d, dim, even_cuts(at.block[dim], [cut[:2] for cut in at.cuts[d]]))
             moves, at = [*moves, move], move.after(at)
         there = Exchange(tuple(moves))
-        back = there.transpose(inner)
-        if trig:
-            each = [step for d, matrix in lines.items() for step in LocalTrig.offers(problem, at, {d: matrix})]
-            if len(each) == len(lines):
-                yield cls((there, *(dataclasses.replace(step, in_place=True) for step in each), back), dim, chunks)
-            return
-        for local in LocalFFT.offers(problem, at, dict(lines)):
-            if local.in_cache and local.dims == tuple(lines):
-                yield cls((there, local.fuse(there, back), back), dim, chunks)
+        for steps in _by_trig(problem, at, lines) if trig else _by_fft(problem, at, lines):
+            own, elsewhere = there.transpose(reached(inner, steps)[-1]), None
+            if problem.goal:
+                elsewhere = _toward(problem.goal, reached(at, steps)[-1], dim, len(there.axes))
+            for back in dict.fromkeys([own, elsewhere or own]):
+                yield cls((there, *(step.fuse(there, back) for step in steps), back), dim, chunks)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -201,20 +208,29 @@ class InPlace(InChunks):
     def joint(self, layout: Layout) -> bool:
         return True  # as one complex array
 
+    @property
+    def numbers(self) -> Numbers:
+        return Numbers(next((step.numbers.becomes for step in self.steps if step.numbers.becomes), None))
+
+    def after(self, layout: Layout) -> Layout:
+        step, at = self.pairs(layout)[-1]
+        return step.after(at).replace(self.dim, layout.shape[self.dim], layout.cuts[self.dim])
+
     def pairs(self, layout: Layout) -> tuple[tuple[Step, Layout], ...]:
         return super().pairs(layout.resize(self.dim, layout.shape[self.dim] // self.chunks))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        block = math.prod(layout.block) * itemsize
-        one = total(step.work(at, itemsize, chip) for step, at in self.pairs(layout))
+        sizes = list(itertools.accumulate(self.steps, lambda n, step: step.numbers.bytes_after(n), initial=itemsize))
+        ends = math.prod(layout.block) * itemsize + math.prod(self.after(layout).block) * sizes[-1]
+        one = total(step.work(at, size, chip) for (step, at), size in zip(self.pairs(layout), sizes, strict=False))
         return dataclasses.replace(
             one,
             vector_flops=one.vector_flops * self.chunks,
-            memory_bytes=one.memory_bytes * self.chunks // CACHED + COPIES * block,
+            memory_bytes=one.memory_bytes * self.chunks // CACHED + COPIES * ends // 2,
             sent_bytes=one.sent_bytes * self.chunks,
             all_to_alls=one.all_to_alls * self.chunks,
             moves=tuple(move._replace(times=move.times * self.chunks) for move in one.moves),
-            peak_bytes=2 * block + one.peak_bytes,
+            peak_bytes=ends + one.peak_bytes,
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -224,22 +240,58 @@ class InPlace(InChunks):
         """Received shares are written into the block one by one: joining them first would copy them."""
         back = self.steps[-1].chunked
         rows, grid = layout.block[self.dim] // self.chunks, back.grids[1] if back else ()
+        becomes = {None: block.dtype, "real": block.real.dtype, "complex": np.result_type(block.dtype, np.complex64)}
+        dtype, shape = becomes[self.numbers.becomes], self.after(layout).block
+        second = None if (dtype, shape) == (block.dtype, block.shape) else varied(jnp.zeros(shape, dtype), [block])
 
-        def chunk(i: Array, block: Array) -> Array:
-            part = lax.dynamic_slice_in_dim(block, i * rows, rows, self.dim)
+        def chunk(i: Array, result: Array) -> Array:
+            source = result if second is None else block
+            part = lax.dynamic_slice_in_dim(source, i * rows, rows, self.dim)
             for step, at in self.pairs(layout):
                 part = cast(Array, step.apply(part, at))
             for key, share in cut(part, grid).items():
                 place = corner(key, grid, share.shape)
                 at_chunk = [n + i * rows if d == self.dim else n for d, n in enumerate(place)]
-                block = lax.dynamic_update_slice(block, share, at_chunk)
-            return block
+                result = lax.dynamic_update_slice(result, share, at_chunk)
+            return result
 
-        return lax.fori_loop(0, self.chunks, chunk, block)
+        return lax.fori_loop(0, self.chunks, chunk, block if second is None else second)
 
     def name(self, layout: Layout) -> str:
-        *there, _ = (step.name(at) for step, at in self.pairs(layout))
-        return f"{', '.join(there)}, and back, in place in {self.chunks} chunks of {names((self.dim,), layout)}"
+        *there, on = (step.name(at) for step, at in self.pairs(layout))
+        last = "back" if self.after(layout).axes == layout.axes else on
+        return f"{', '.join(there)}, and {last}, in place in {self.chunks} chunks of {names((self.dim,), layout)}"
+
+
+def _toward(goal: Layout, layout: Layout, dim: int, many: int) -> Exchange | None:
+    """Moves of the last `many` axes of `dim` to where the goal has them, if they lie there in this order."""
+    moves = list[AxisMove]()
+    while many > 0:
+        for d, cuts in enumerate(goal.cuts):
+            begun, rest = layout.cuts[d], cuts[len(layout.cuts[d]) :]
+            last = layout.cuts[dim][-min(len(rest), many) :]
+            if d != dim and rest and (begun, goal.shape[d]) == (cuts[: len(begun)], layout.shape[d]):
+                if [cut.axis for cut in rest] == [cut.axis for cut in last]:
+                    moves.append(AxisMove(dim, d, rest))
+                    break
+        else:
+            return None
+        layout, many = moves[-1].after(layout), many - len(moves[-1].cuts)
+    return Exchange(tuple(moves))
+
+
+def _by_fft(problem: Problem, layout: Layout, lines: dict[int, Matrix]) -> Iterator[tuple[Step, ...]]:
+    """One step for all lines, in cache."""
+    complex_lines = (local for local in LocalFFT.offers(problem, layout, lines) if local.in_cache)
+    for local in itertools.chain(complex_lines, RealFFT.offers(problem, layout, lines)):
+        if set(local.dims) == set(lines):
+            yield (local,)
+
+
+def _by_trig(problem: Problem, layout: Layout, lines: dict[int, Matrix]) -> Iterator[tuple[Step, ...]]:
+    each = [step for d, matrix in lines.items() for step in LocalTrig.offers(problem, layout, {d: matrix})]
+    if len(each) == len(lines):
+        yield tuple(dataclasses.replace(step, in_place=True) for step in each)
 
 
 def _count(layout: Layout, dim: int, parts: int, itemsize: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from ...layout.layout import Layout
+from ...numerics.phases import QUARTERS
 from .form import Form
 
 BATCH = 2**14  # points per batch, which fits in a core's cache
@@ -23,7 +24,6 @@ WORDS = {4: "u4", 8: "u8", 16: "c16"}  # by bytes
 SAMPLE = 2**14  # points that estimate a load
 HALF_RANGE = 2**30  # of int32
 A = TypeVar("A", Array, np.ndarray)
-QUARTERS = np.array([1, 1j, -1, -1j])  # exp(2 pi i j / 4)
 SPLIT = 2.0**26  # leading bits of a turn, whose product with G is exact
 LONG = 2**24  # cells, whose products with whole turns round float32 offsets twice
 
