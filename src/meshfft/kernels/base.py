@@ -42,6 +42,11 @@ class Lines(NamedTuple):
     def points(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def behind(self) -> int:
+        """Dimensions behind the first line that are not transformed."""
+        return sum(d not in self.dims for d in range(min(self.dims), len(self.block)))
+
     def only(self, dims: tuple[int, ...]) -> "Lines":
         lengths = dict(zip(self.dims, self.lengths, strict=True))
         return self._replace(dims=dims, lengths=tuple(lengths[d] for d in dims))

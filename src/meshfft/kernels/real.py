@@ -52,7 +52,10 @@ class XlaReal(RealEngine):
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         whole = XLA.work(lines, itemsize, chip)
         half = whole.vector_flops // 2, whole.matrix_flops // 2
-        more = lines.points * itemsize * (chip.cached + 2 * (chip.switched and lines.onto_real))
+        copies = 2 * lines.onto_real if chip.switched else 0
+        if chip.cached:
+            copies = 1 if lines.behind else 2 * lines.onto_real
+        more = (copies * lines.points + chip.cached * 2 * lines.points // lines.lengths[-1]) * itemsize
         return dataclasses.replace(
             whole, vector_flops=half[0], matrix_flops=half[1], peak_bytes=whole.peak_bytes + more
         )

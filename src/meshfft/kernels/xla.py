@@ -28,8 +28,9 @@ from .bluestein import chirp_fft, folds, is_awkward
 UNIT_PASSES = 3
 STAGE_PASSES = 5
 CALL_DIMS = 3  # most of one call
-MOVED_PASSES = 4  # on a GPU, for transposes if dimensions are behind the lines
-CACHED_PASSES = 2  # on a CPU; fitted, with the transposes, to blocks of 30 kB to 2 MB
+BEHIND_PASSES = 10  # for each dimension behind the lines, which are transposed
+MOVED_PASSES = 4  # for all of them on a GPU
+CACHED_PASSES, CACHED_BEHIND = 2, 8  # on a CPU, and for all dimensions behind; fitted to blocks of 30 kB to 2 MB
 BATCH_BYTES = 2**25  # a batch and its transform about fill the second-level cache of an H100 or H200
 COPIES = 5  # of a batch: sliced, in lines, transformed, transposed back, workspace
 LIMIT = 2**31  # bound on positions, counted in 32 bits
@@ -60,8 +61,8 @@ class Xla(Engine[Array]):
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """Products on a matrix unit, else 5 N log2 N flops a line; transposes if dimensions are behind."""
         points, wide = lines.points, 2 if self.chirp and not chip.cached else 1
-        behind = sum(d not in lines.dims for d in range(min(lines.dims), len(lines.block)))
-        copies = 2 if chip.cached and not self.chirp else 3 * wide  # CPUs transpose into the result
+        behind = lines.behind
+        copies = 1 + (behind > 0) if chip.cached and not self.chirp else 3 * wide  # CPUs transpose into the result
         if chip.switched and not self.chirp:  # result, workspace of cuFFT, moved lines
             several = len(lines.dims) > CALL_DIMS
             copies = 2 + (behind > 0 or several) + several
@@ -77,9 +78,9 @@ class Xla(Engine[Array]):
                 peak_bytes=alive,
             )
         if chip.cached:
-            passes = CACHED_PASSES + 8 * (behind > 0)
+            passes = CACHED_PASSES + CACHED_BEHIND * (behind > 0)
         else:
-            passes = MOVED_PASSES * (behind > 0) if chip.switched else 10 * behind
+            passes = MOVED_PASSES * (behind > 0) if chip.switched else BEHIND_PASSES * behind
         passes += 2 * len(lines.dims)
         flops = round(points * sum(map(flops_of, lines.lengths)))
         return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)

@@ -34,7 +34,7 @@ from ..kernels import sliced
 from ..kernels.base import Engine, Lines, fft_error
 from ..kernels.bluestein import chirp_spectrum, is_awkward, padded_length
 from ..kernels.sliced import TWIDDLE_FLOPS, SlicedFFT
-from ..kernels.xla import XLA
+from ..kernels.xla import BEHIND_PASSES, XLA
 from ..layout.elements import cleared, positions
 from ..layout.layout import Layout, line_shape
 from ..machine.chip import Chip
@@ -53,6 +53,7 @@ from .sends import Wired
 
 UNIT_PASSES = 4  # on a matrix unit: gathering, and the first phase
 RING_PASSES = 18  # for two shards: ten for exchange, FFT and phases, four per shard summed
+CACHED_BEHIND = 6  # more on a CPU if dimensions are behind the line, fitted to its own times
 GATHER_PASSES = 10  # more if gathered chunks are padded: the sender rolls, the receiver assembles
 CHIRP_PASSES = 6  # the chirp before and after, and its spectrum
 TABLE = 2**20  # most points of a chirp's spectrum that the host computes in float64
@@ -153,7 +154,11 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             passes = UNIT_PASSES + 3 * parts
             work = dataclasses.replace(local, memory_bytes=local.memory_bytes + passes * largest * itemsize)
         else:
-            passes = RING_PASSES + (6 * (behind > 0) if chip.cached else 10 * behind) + 4 * (parts - 2)
+            passes = (
+                RING_PASSES
+                + (CACHED_BEHIND * (behind > 0) if chip.cached else BEHIND_PASSES * behind)
+                + 4 * (parts - 2)
+            )
             work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
         phases, held = 6 * block + 8 * parts * out, 0
         if self.dot:  # in pairs of float32; roots are made once for all lines

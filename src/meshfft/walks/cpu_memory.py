@@ -19,6 +19,7 @@ class _Memory:
     pairs: _Pairs
     reals: Sequence[bool]  # before each step, and at the end
     scaled: bool  # the result is
+    real: int  # bytes of a real number
     works: Sequence[Work]
     blocks: Sequence[int]  # bytes, before each step and at the end
 
@@ -107,24 +108,29 @@ class _Memory:
         quarter = lossy or (chunked and count(step.chunked.grids[1]) >= UNFUSED)
         return self.blocks[0] + result + shares * (6 if short else 8) // 4 + shares // 4 * quarter + ALIGNED
 
+    def gaps(self, j: int) -> int:
+        """Bytes between the shares of two exchanges in sequence, which differ in size if one is padded."""
+        follows = j > 0 and all(step.sends and not step.dims for step, _ in self.pairs[j - 1 : j + 1])
+        return self.blocks[j] * 3 // 4 if follows and not self.pairs[j][1].even else 0
+
     def matrix(self, j: int) -> int:
         """Bytes of a matrix that step j's loop keeps, made before the first step."""
         step, layout = self.pairs[j]
         if not self.works[j].matrix_flops or self.works[j].hops or not self.in_loop(j):
             return 0
-        return 4 * math.prod(at.block[step.dims[-1]] for at in (layout, step.after(layout)))
+        return self.real * math.prod(at.block[step.dims[-1]] for at in (layout, step.after(layout)))
 
 
 def counted(
-    pairs: _Pairs, reals: Sequence[bool], scale: float, works: Sequence[Work], blocks: Sequence[int]
+    pairs: _Pairs, reals: Sequence[bool], scale: float, real: int, works: Sequence[Work], blocks: Sequence[int]
 ) -> tuple[Work, ...]:
     """The works, with all bytes that coexist."""
-    memory, done, crowd = _Memory(pairs, reals, scale != 1, works, blocks), list[Work](), 0
+    memory, done, crowd = _Memory(pairs, reals, scale != 1, real, works, blocks), list[Work](), 0
     for j, work in enumerate(works):
         nbytes = work.peak_bytes + memory.beside(j)
         if work.matrix_flops and not memory.in_loop(j):  # a third of another ring's matrices
             nbytes += crowd // 3 * (work.parts > 2)
             crowd = max(crowd, work.peak_bytes)
         matrices = sum(map(memory.matrix, range(j + 1, len(pairs)))) if work.all_to_alls else 0
-        done.append(dataclasses.replace(work, peak_bytes=int(min(nbytes, memory.most(j)) + matrices)))
+        done.append(dataclasses.replace(work, peak_bytes=int(min(nbytes, memory.most(j)) + memory.gaps(j) + matrices)))
     return tuple(done)

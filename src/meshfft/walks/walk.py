@@ -76,7 +76,7 @@ class Walk:
         blocks = [math.prod(at.block) * size for at, size in zip(self.layouts, sizes, strict=True)]
         works = [step.work(at, size, chip) for (step, at), size in zip(self.pairs, sizes, strict=False)]
         if chip.cached:
-            return cpu_memory.counted(self.pairs, self.reals, self.scale, works, blocks)
+            return cpu_memory.counted(self.pairs, self.reals, self.scale, itemsize // 2, works, blocks)
         held = [blocks[-1] * (chip.side == 1 and work.hops > 0) for work in works[:-1]] + [0]
         more = zip(works, held, strict=False)
         return tuple(dataclasses.replace(work, peak_bytes=work.peak_bytes + beside) for work, beside in more)
