@@ -161,3 +161,28 @@ def test_options_are_those_of_plan() -> None:
     for name in ("evades", "unknown"):
         with pytest.raises(TypeError, match=f"{name}: no such option, use one of s, axes"):
             mf.out_spec((8, 8, 8), mesh=over, **{name: True})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["auto", "kdft", "cooley-tukey"])
+@pytest.mark.parametrize(
+    ("sizes", "spec", "out_spec"),
+    [
+        ((1,), P("x"), P(None, "x")),
+        ((1, 8), P(None, "x", None), P(None, None, "x")),
+        ((1, 8), P(None, "y", "x"), P(None, "x", "y")),
+        ((2, 1, 4), P(("x", "y")), P(None, "y", "x")),
+    ],
+)
+def test_axes_of_one_device_move(sizes: tuple[int, ...], spec: P, out_spec: P, method: str) -> None:
+    """Catches an axis of one device that never leaves its dimension, so that a program fails on one device."""
+    host, where = noise((16, 17, 32)), mesh(sizes)
+    y = mf.fftn(mf.shard(host, where, spec), out_spec=out_spec, method=method)
+    assert error(mf.gather(y), dft(host, (0, 1, 2))) <= 4e-7
+    assert mf.gather(y).shape == host.shape
+
+
+def test_half_spectra_over_an_axis_of_one_device() -> None:
+    """Catches the same without out_spec: an axis that must leave a result which it does not divide."""
+    half = noise((4, 3))
+    y = mf.irfftn(mf.shard(half, mesh((1, 2)), P(("y", "x"))))
+    assert error(y, np.fft.irfftn(half)) <= 4e-7

@@ -40,6 +40,9 @@ WAYS = [
     ((88, 137), (5,), {"method": "transpose", "inverse": True}),  # a last exchange, which holds a block more
     ((524288,), (5,), {"method": "cooley-tukey"}),  # a chirp whose spectrum is made on the devices
     ((97, 64), (2,), {"method": "cooley-tukey", "axes": (0,)}),  # through a chirp
+    ((37, 64, 50), (2, 4), {"method": "transpose", "spec": P(None, "x", "y"), "order": "any"}),  # shares of two sizes
+    ((192, 192, 190), (8,), {"spec": P(None, None, "x"), "kind": "rfft", "axes": (2,)}),  # padding cleared in a copy
+    ((37, 64, 26), (8,), {"kind": "rfft", "inverse": True, "method": "transpose"}),  # halves of the bins between
 ]
 
 

@@ -170,9 +170,31 @@ def test_real_transforms_go_straight_to_their_result(mesh_name: str) -> None:
     assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
 
 
-def test_nothing_is_offered_where_chunks_would_differ(small_chunks: None) -> None:
-    """Catches padding in a chunk, lines that are cropped, and lengths that no cache can do."""
-    for shape, s in (((63, 64, 64), None), ((64, 64, 64), (64, 64, 60)), ((64, 61, 67), None)):
+@pytest.mark.parametrize("kind", ["fft", "rfft"])
+def test_padding_reaches_no_line(kind: Kind, small_chunks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches chunks of a padded dimension, padding in a line, and a way on to a goal that loses rows."""
+    monkeypatch.setattr(problems, "LARGE_BYTES", CHUNK // 2)
+    shape, real, where, sizes = (63, 64, 64), kind == "rfft", mesh((4, 2)), {"x": 4, "y": 2}
+    transform, start = transform_of((0, 1, 2), shape, None, False, kind), from_spec(shape, sizes, P("x", "y"))
+    goal = from_spec((63, 64, 33 if real else 64), sizes, P(None, "y", "x"))
+    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options(), goal, real=real)
+    offers = list(InPlace.offers(problem, start, problem.todo()))
+    assert {step.dim for step in offers} == ({1} if real else {1, 2}) and {
+        step.after(start) == goal for step in offers
+    } > {True}
+    host = noise(shape, "float32" if real else "complex64")
+    stored = np.pad(host, [(0, 1), (0, 0), (0, 0)], constant_values=np.nan)
+    x = jax.device_put(stored, NamedSharding(where, P("x", "y")))
+    for step in offers:
+        walk = Walk(start, (step,), real=real)
+        (y,) = bind([x], walk, where)
+        truth = dft(host, step.dims)[..., : goal.shape[2]]
+        assert error(np.asarray(y)[tuple(map(slice, truth.shape))], truth) <= 4e-7, step.name(start)
+
+
+def test_no_step_takes_cropped_lines_or_lengths_that_no_cache_can_do(small_chunks: None) -> None:
+    """Catches lines that are cropped, and large primes."""
+    for shape, s in (((64, 64, 64), (64, 64, 60)), ((64, 61, 67), None)):
         start = from_spec(shape, {"x": 4, "y": 2}, P("x", "y"))
         transform = transform_of((0, 1, 2), s or shape, None, False)
         problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options("transpose"), None)

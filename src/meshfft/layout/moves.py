@@ -58,7 +58,8 @@ def moves_from(
         free = [d for d in others if d not in todo or layout.parts[d] == 1]
         for first in range(0 if source in todo else settled, len(cuts)):
             moved = cuts[first:]
-            if nested(moved) and real_cuts(moved[:1] if first < settled else moved):
+            leaves = real_cuts(moved[:1]) if first < settled else goal is not None or real_cuts(moved)
+            if leaves and nested(moved):
                 for target in (free or others) if once else others:
                     found += _leaving(goal, layout, source, target, moved)
     return tuple((move, move.after(layout)) for move in found)

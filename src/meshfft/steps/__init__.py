@@ -11,7 +11,7 @@
     PhaseFFT(dim)    a cut dim                     the same axes    (p-1)/p V gathered, then (p-1) V ring
     SixStep(dim)     p^2 divides n                 the same layout  3 (p-1)/p V in three all-to-alls
     PackedFFT(dim)   p^2 divides n / 2             the same axes    as PhaseFFT, plus V
-    InPlace(...)     equal chunks                  other axes       2 (p-1)/p V in two all-to-alls per chunk
+    InPlace(...)     equal chunks                  same, or goal's  2 (p-1)/p V in two all-to-alls per chunk
     Pipeline(...)    a dimension to cut in chunks  as its steps     as its exchange, under local steps
     Margin(widths)   equal blocks                  another size     nothing
     Halo(dim, ..)    equal blocks, the last less   another size     the halos, in two permutes or a few

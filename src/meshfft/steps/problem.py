@@ -220,6 +220,6 @@ def ready(todo: dict[int, Matrix]) -> dict[int, Matrix]:
 
 
 def in_order(some: dict[int, Matrix], rest: dict[int, Matrix]) -> bool:
-    """Whether some dimensions may be transformed at once, before the rest."""
+    """Whether some dimensions may be transformed at once, before the rest, by the rule of `ready`."""
     now, later = ({matrix.becomes for matrix in part.values()} for part in (some, rest))
     return "complex" not in later and ("real" not in now or not later)

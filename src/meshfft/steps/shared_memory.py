@@ -136,44 +136,38 @@ def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class InPlace(InChunks):
-    """An exchange, local transforms and an exchange back in a loop over equal chunks of rows of `dim`. It is in place;
-    half spectra, their real lines and blocks of another shape go into a second array.
+    """A loop over equal chunks of rows of `dim`: an exchange, local transforms, and an exchange back or to the cuts of
+    the goal. The result replaces the block if it has its shape and type, else it is a second array.
 
-    Invariant: every other temporary has the size of a chunk, in any program around the loop.
+    Invariant: every other temporary of the loop has the size of a chunk, in any program around it.
     """
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
-        """Steps for all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
+        """Steps for all cut dimensions but `dim`, or one of them, with or without the uncut ones. With a goal all are
+        also opened in reverse order, as the axes that come last leave first."""
         if problem.sliced or not (problem.large(layout) and layout.tail and problem.any_engine):
             return
         large = math.prod(layout.block) * problem.itemsize // 2 >= IN_PLACE_BYTES
-        kinds = (Roots, HalfRoots, Trig) if large else (Roots, HalfRoots)
-        full = {d: m for d, m in todo.items() if isinstance(m, kinds) and m.has_fft and m.columns == layout.shape[d]}
-        lines: dict[int, Matrix] = {d: m for d, m in full.items() if m.becomes or m.rows == m.columns}
+        kinds, every = (Roots, HalfRoots, Trig) if large else (Roots, HalfRoots), todo.items()
+        lines = {d: m for d, m in every if isinstance(m, kinds) and m.has_fft and m.columns == layout.shape[d]}
         cut, whole = ([d for d in lines if (layout.parts[d] > 1) == is_cut] for is_cut in (True, False))
         for dim in (d for d in range(layout.ndim) if layout.storage[d] == layout.shape[d]):
-            moved, beside = [d for d in cut if d != dim], [d for d in whole if d != dim]
-            both = (tuple(moved), tuple(moved[::-1])) if problem.goal and moved else ()
-            for opened in dict.fromkeys([*both, *((d,) for d in moved)]):
-                for also in dict.fromkeys([(), tuple(beside)]):
-                    some = {d: lines[d] for d in sorted((*opened, *also))}
-                    rest = {d: matrix for d, matrix in todo.items() if d not in some}
+            moved, beside = tuple(d for d in cut if d != dim), tuple(d for d in whole if d != dim)
+            orders = (moved, moved[::-1]) if problem.goal else (moved,)
+            for opened in dict.fromkeys((*orders, *((d,) for d in moved))) if moved else ():
+                for also in dict.fromkeys(((), beside)):
+                    some: dict[int, Matrix] = {d: lines[d] for d in sorted((*opened, *also))}
+                    rest = {d: matrix for d, matrix in every if d not in some}
                     if in_order(some, rest):
                         itemsize = max(problem.bytes_at(todo), problem.bytes_at(rest))
                         yield from cls._of(problem, layout, dim, opened, some, itemsize)
 
     @classmethod
     def _of(
-        cls,
-        problem: Problem,
-        layout: Layout,
-        dim: int,
-        opened: Sequence[int],
-        lines: dict[int, Matrix],
-        itemsize: int,
+        cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: dict[int, Matrix], itemsize: int
     ) -> Iterator["InPlace"]:
-        """Steps that move the axes of `opened` to `dim`, if chunks are equal and `lines` fit in cache."""
+        """Steps that move the axes of `opened` to `dim` and then back, or on to the goal, if chunks are equal."""
         parts = math.prod(layout.parts[d] for d in opened)
         trig = any(isinstance(matrix, Trig) for matrix in lines.values())
         chunks = _count(layout, dim, parts, itemsize * (TRIG_ARRAYS if trig else 1))
@@ -186,11 +180,10 @@ class InPlace(InChunks):
             moves, at = [*moves, move], move.after(at)
         there = Exchange(tuple(moves))
         for steps in _by_trig(problem, at, lines) if trig else _by_fft(problem, at, lines):
-            own, elsewhere = there.transpose(reached(inner, steps)[-1]), None
-            if problem.goal:
-                elsewhere = _toward(problem.goal, reached(at, steps)[-1], dim, len(there.axes))
-            for back in dict.fromkeys([own, elsewhere or own]):
-                yield cls((there, *(step.fuse(there, back) for step in steps), back), dim, chunks)
+            back = there.transpose(reached(inner, steps)[-1])
+            on = _onto(problem.goal, reached(at, steps)[-1], dim, len(there.axes)) if problem.goal else ()
+            for last in dict.fromkeys((back, *([Exchange(on)] if on else []))):
+                yield cls((there, *(step.fuse(there, last) for step in steps), last), dim, chunks)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -221,7 +214,7 @@ class InPlace(InChunks):
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         sizes = list(itertools.accumulate(self.steps, lambda n, step: step.numbers.bytes_after(n), initial=itemsize))
-        ends = math.prod(layout.block) * itemsize + math.prod(self.after(layout).block) * sizes[-1]
+        ends = math.prod(layout.block) * itemsize + math.prod(self.after(layout).block) * sizes[-1]  # input and result
         one = total(step.work(at, size, chip) for (step, at), size in zip(self.pairs(layout), sizes, strict=False))
         return dataclasses.replace(
             one,
@@ -237,11 +230,11 @@ class InPlace(InChunks):
         return in_complex(functools.partial(self._apply, layout=layout), block)
 
     def _apply(self, block: Array, layout: Layout) -> Array:
-        """Received shares are written into the block one by one: joining them first would copy them."""
-        back = self.steps[-1].chunked
-        rows, grid = layout.block[self.dim] // self.chunks, back.grids[1] if back else ()
-        becomes = {None: block.dtype, "real": block.real.dtype, "complex": np.result_type(block.dtype, np.complex64)}
-        dtype, shape = becomes[self.numbers.becomes], self.after(layout).block
+        """Received shares are written into the result one by one: joining them first would copy them."""
+        last = self.steps[-1].chunked
+        rows, grid = layout.block[self.dim] // self.chunks, last.grids[1] if last else ()
+        types = {None: block.dtype, "real": block.real.dtype, "complex": np.result_type(block.dtype, np.complex64)}
+        dtype, shape = types[self.numbers.becomes], self.after(layout).block
         second = None if (dtype, shape) == (block.dtype, block.shape) else varied(jnp.zeros(shape, dtype), [block])
 
         def chunk(i: Array, result: Array) -> Array:
@@ -260,30 +253,30 @@ class InPlace(InChunks):
     def name(self, layout: Layout) -> str:
         *there, on = (step.name(at) for step, at in self.pairs(layout))
         last = "back" if self.after(layout).axes == layout.axes else on
-        return f"{', '.join(there)}, and {last}, in place in {self.chunks} chunks of {names((self.dim,), layout)}"
+        where = "" if self.numbers.becomes else "in place "
+        return f"{', '.join(there)}, and {last}, {where}in {self.chunks} chunks of {names((self.dim,), layout)}"
 
 
-def _toward(goal: Layout, layout: Layout, dim: int, many: int) -> Exchange | None:
-    """Moves of the last `many` axes of `dim` to where the goal has them, if they lie there in this order."""
-    moves = list[AxisMove]()
-    while many > 0:
-        for d, cuts in enumerate(goal.cuts):
-            begun, rest = layout.cuts[d], cuts[len(layout.cuts[d]) :]
-            last = layout.cuts[dim][-min(len(rest), many) :]
-            if d != dim and rest and (begun, goal.shape[d]) == (cuts[: len(begun)], layout.shape[d]):
-                if [cut.axis for cut in rest] == [cut.axis for cut in last]:
-                    moves.append(AxisMove(dim, d, rest))
-                    break
-        else:
-            return None
-        layout, many = moves[-1].after(layout), many - len(moves[-1].cuts)
-    return Exchange(tuple(moves))
+def _onto(goal: Layout, layout: Layout, dim: int, axes: int) -> tuple[AxisMove, ...]:
+    """Moves of the last `axes` axes of `dim` to where the goal has them; none if they lie in another order, or if
+    their dimensions have not the goal's sizes yet."""
+    if not axes:
+        return ()
+    for d, wanted in enumerate(goal.cuts):
+        begun, cuts = wanted[: len(layout.cuts[d])], wanted[len(layout.cuts[d]) :]
+        ready = d != dim and begun == layout.cuts[d] and goal.shape[d] == layout.shape[d] and nested(cuts)
+        last = [cut.axis for cut in layout.cuts[dim][-len(cuts) :]]
+        if ready and 0 < len(cuts) <= axes and last == [cut.axis for cut in cuts]:
+            move = AxisMove(dim, d, cuts)
+            more = _onto(goal, move.after(layout), dim, axes - len(cuts))
+            return (move, *more) if more or len(cuts) == axes else ()
+    return ()
 
 
 def _by_fft(problem: Problem, layout: Layout, lines: dict[int, Matrix]) -> Iterator[tuple[Step, ...]]:
-    """One step for all lines, in cache."""
-    complex_lines = (local for local in LocalFFT.offers(problem, layout, lines) if local.in_cache)
-    for local in itertools.chain(complex_lines, RealFFT.offers(problem, layout, lines)):
+    """One step for all lines. XLA's engine would copy a chunk, but real lines have no other."""
+    in_cache = (local for local in LocalFFT.offers(problem, layout, lines) if local.in_cache)
+    for local in itertools.chain(in_cache, RealFFT.offers(problem, layout, lines)):
         if set(local.dims) == set(lines):
             yield (local,)
 

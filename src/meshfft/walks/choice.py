@@ -220,6 +220,11 @@ def _no_walk(problem: Problem) -> str:
                 f"dimension {dim} has {length} points over {parts} shards, which do not divide it: its transforms have "
                 f"{line} points, and a ring takes fewer than 2^29; use method='auto'"
             )
+    if method == "auto" and problem.goal is not None:
+        return (
+            f"no all-to-all leads from {start.label()} to {problem.goal.label()} for shape {start.shape}, as blocks "
+            "are padded: give an out_spec whose mesh axes divide the dimensions, or none"
+        )
     return (
         f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: a transpose needs a second "
         "dimension to move the mesh axes to; use method='auto'"

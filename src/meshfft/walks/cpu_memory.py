@@ -113,6 +113,12 @@ class _Memory:
         follows = j > 0 and all(step.sends and not step.dims for step, _ in self.pairs[j - 1 : j + 1])
         return self.blocks[j] * 3 // 4 if follows and not self.pairs[j][1].even else 0
 
+    def cleared(self, j: int) -> int:
+        """Bytes of an input without its padding that a loop keeps beside a second array."""
+        step, at = self.pairs[j]
+        second = self.reals[j] != self.reals[j + 1] or step.after(at).axes != at.axes
+        return self.blocks[0] if j == 0 and step.sends and step.dims and second and not at.even else 0
+
     def matrix(self, j: int) -> int:
         """Bytes of a matrix that step j's loop keeps, made before the first step."""
         step, layout = self.pairs[j]
@@ -132,5 +138,9 @@ def counted(
             nbytes += crowd // 3 * (work.parts > 2)
             crowd = max(crowd, work.peak_bytes)
         matrices = sum(map(memory.matrix, range(j + 1, len(pairs)))) if work.all_to_alls else 0
-        done.append(dataclasses.replace(work, peak_bytes=int(min(nbytes, memory.most(j)) + memory.gaps(j) + matrices)))
+        done.append(
+            dataclasses.replace(
+                work, peak_bytes=int(min(nbytes, memory.most(j)) + memory.gaps(j) + memory.cleared(j) + matrices)
+            )
+        )
     return tuple(done)
