@@ -95,7 +95,10 @@ def test_words_are_short_or_cut() -> None:
     assert brief("fft Z (vector), all-to-all z: X -> Z, in 8 chunks of Y") == "fft Z, all-to-all"
     assert brief("all-to-all data: X -> Z, model: Y -> Z") == "all-to-all"
     assert brief("all-to-all x: X -> Y, fft Y, Z (xla), and back, in place in 4 chunks of W") == (
-        "all-to-all, fft Y, Z, and back"
+        "all-to-all, fft Y, Z, back"
+    )
+    assert brief("all-to-all y: Y -> X, real fft Y, and all-to-all y: X -> Z, in 2 chunks of X") == (
+        "all-to-all, real fft Y, all-to-all"
     )
     assert brief("pad X: 5 -> 8") == "pad X: 5 -> 8"
     lines = ruled([("step", "layout", "n"), ("s" * 70, "l" * 30, "1"), ("all", "", "1")]).splitlines()

@@ -167,7 +167,7 @@ def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], penalty: str | Non
     if values != wanted:
         raise ValueError(f"the values have shape {values}, the plan's have {wanted}: give values of that shape")
     if not plan.in_layout.even:
-        raise ValueError(f"the mesh does not cut images {images} evenly: choose sizes, or a mesh, that divide")
+        raise ValueError(f"the mesh does not cut images {images} evenly: give other sizes, another mesh or spec=")
 
 
 def coil_images(values: tuple[int, ...], points: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:

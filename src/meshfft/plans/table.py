@@ -149,7 +149,7 @@ def packed(words: str) -> str:
 
 def brief(step: str) -> str:
     """A step's kinds and dimensions: "fft Y, Z, all-to-all"."""
-    parts = re.sub(r" \([^()]*\)|, in (place in )?\d+ chunks of \w+$", "", step).split(", ")
+    parts = re.split(", (?:and )?", re.sub(r" \([^()]*\)|, in (place in )?\d+ chunks of \w+$", "", step))
     kept = (re.sub(r"^all-to-all .*", "all-to-all", part) for part in parts)
     return ", ".join(part for part in kept if not re.search(r": [A-Z]\d* -> [A-Z]\d*$", part))
 
