@@ -22,8 +22,8 @@ kernels: bluestein / base / xla / real sliced stockham / trig engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short
 tpu: passes price strips wires / fft gridding / trials / engines
-steps: problem / base / sends / exchange halo local_fft ring_dense rows / phase_fft pipeline shared_memory kept_dense
-    / real_fft
+steps: problem / base / sends / exchange halo local_fft ring_dense rows / phase_fft pipeline kept_dense
+    / real_fft / shared_memory
 walks: cpu_memory / walk / picture search / choice
 plans: stacks / deferred / deferred_primitive / primitive request table / execute options / iterative_solve
     / inverse_solve / plan / measured / planning

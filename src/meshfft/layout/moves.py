@@ -48,8 +48,8 @@ def moves_from(
 ) -> tuple[tuple[AxisMove, Layout], ...]:
     """Moves, with the layout after each, out of dimensions in `todo` or whose cuts differ from the goal's.
 
-    A mesh axis of one device begins no move where it may stay. With `once` axes avoid dimensions still to be opened, so
-    that each moves once.
+    A mesh axis of one device begins no move but to where the goal has it. With `once` axes avoid dimensions still to be
+    opened, so that each moves once.
     """
     found = list[AxisMove]()
     for source, cuts in enumerate(layout.cuts):
@@ -58,10 +58,13 @@ def moves_from(
         free = [d for d in others if d not in todo or layout.parts[d] == 1]
         for first in range(0 if source in todo else settled, len(cuts)):
             moved = cuts[first:]
-            leaves = real_cuts(moved[:1]) if first < settled else goal is not None or real_cuts(moved)
-            if leaves and nested(moved):
+            if not nested(moved):
+                continue
+            if real_cuts(moved[:1] if first < settled else moved):
                 for target in (free or others) if once else others:
                     found += _leaving(goal, layout, source, target, moved)
+            elif first >= settled and goal is not None:
+                found += [AxisMove(source, d, cuts) for d in others if (cuts := _wanted(goal, layout, d, moved))]
     return tuple((move, move.after(layout)) for move in found)
 
 
@@ -83,9 +86,14 @@ def _settled(goal: Layout | None, dim: int, cuts: Cuts) -> int:
 def _leaving(goal: Layout | None, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[AxisMove]:
     equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
     yield AxisMove(source, target, equal)
-    if goal is not None:
-        begun, wanted = layout.cuts[target], goal.cuts[target]
-        last: tuple[Cut, ...] = wanted[len(begun) : len(begun) + len(moved)]
-        if wanted[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and last != equal:
-            if nested(last) and layout.block[target] <= last[0].parts * last[0].span:
-                yield AxisMove(source, target, last)
+    if goal is not None and (cuts := _wanted(goal, layout, target, moved)) not in ((), equal):
+        yield AxisMove(source, target, cuts)
+
+
+def _wanted(goal: Layout, layout: Layout, target: int, moved: Cuts) -> Cuts:
+    """The next cuts that the goal has in a dimension, if they are by the axes that move; else none."""
+    begun, wanted = layout.cuts[target], goal.cuts[target]
+    last: tuple[Cut, ...] = wanted[len(begun) : len(begun) + len(moved)]
+    if wanted[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and nested(last):
+        return last if layout.block[target] <= last[0].parts * last[0].span else ()
+    return ()

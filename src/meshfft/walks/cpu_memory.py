@@ -114,10 +114,11 @@ class _Memory:
         return self.blocks[j] * 3 // 4 if follows and not self.pairs[j][1].even else 0
 
     def cleared(self, j: int) -> int:
-        """Bytes of an input without its padding that a loop keeps beside a second array."""
+        """Bytes of an input cleared of padding beside a loop from it into a second array."""
         step, at = self.pairs[j]
-        second = self.reals[j] != self.reals[j + 1] or step.after(at).axes != at.axes
-        return self.blocks[0] if j == 0 and step.sends and step.dims and second and not at.even else 0
+        loops = step.dims and self.works[j].all_to_alls > 3  # chunks, each with two
+        second = self.reals[j] != self.reals[j + 1] or step.after(at).block != at.block
+        return self.blocks[0] if j == 0 and not at.even and loops and second else 0
 
     def matrix(self, j: int) -> int:
         """Bytes of a matrix that step j's loop keeps, made before the first step."""
