@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from jax import Array
 from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 from reference import dft, error, mesh, noise
+from scattered_sums import coordinates, direct
 
 import meshfft as mf
 from meshfft.collectives.all_to_all import Grid
@@ -21,9 +23,18 @@ from meshfft.io import check_output, open_array, write_array
 from meshfft.io.source import FORMATS
 from meshfft.kernels.base import Engine, Lines, Offer, Site
 from meshfft.kernels.engines import ENGINES
+from meshfft.layout.layout import Layout
 from meshfft.machine.chip import Chip
 from meshfft.machine.chips import CHIPS
 from meshfft.machine.machine import Work
+from meshfft.nufft.grid import window
+from meshfft.nufft.grid.window import WindowProfile
+from meshfft.numerics.split_complex import Block, in_complex, join
+from meshfft.operators.matrices import Matrix, Roots
+from meshfft.steps import Exchange, Problem
+from meshfft.steps.base import MatrixStep, names
+from meshfft.steps.problem import Least
+from meshfft.walks.search import METHODS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "meshfft"
@@ -49,6 +60,61 @@ def test_every_place_of_the_table_is_there() -> None:
         assert places, row
         for name, path in places:
             assert name in _defined(SOURCE / path), f"{path} does not define {name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Product(MatrixStep[Roots]):
+    """The transform of an uncut dimension by a product with its matrix, which claims to cost nothing."""
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Product"]:
+        for dim, one in todo.items():
+            if isinstance(one, Roots) and layout.parts[dim] == 1:
+                yield cls((dim,), one, (one.rows,))
+
+    @classmethod
+    def least(cls, problem: Problem) -> Least:
+        return Least(local=dict.fromkeys(problem.todo(), 0.0))
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        return Work(peak_bytes=2 * itemsize * math.prod(layout.block))
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        n = jnp.arange(self.matrix.length)
+        matrix = join(self.matrix.block(None, n, n, np.float32))
+        return in_complex(lambda x: jnp.moveaxis(jnp.tensordot(matrix, x, (1, self.dim)), 0, self.dim), block)
+
+    def name(self, layout: Layout) -> str:
+        return f"product {names(self.dims, layout)}"
+
+
+def test_a_step_is_a_file_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a search, a walk, an adjoint or a table that knows the steps there are."""
+    monkeypatch.setitem(METHODS, "transpose", (*METHODS["transpose"], Product))
+    x, where = noise((21, 38)), mesh((2,))  # sizes that no other test plans
+    plan = mf.plan(x.shape, mesh=where, spec=P("x"), method="transpose")
+    assert {type(step) for step in plan.walk.steps} == {Exchange, Product} and "product X" in str(plan)
+    y = plan(mf.shard(x, where, P("x")))
+    assert error(mf.gather(y), dft(x, (0, 1))) <= 1e-5
+    assert error(mf.gather(plan.inverse(y)), x) <= 1e-5 and error(mf.gather(plan.adjoint(y)), x * x.size) <= 1e-5
+
+
+def semicircle(bandwidth: float) -> WindowProfile:
+    """The exponential of a semicircle."""
+    return lambda z: np.where(np.abs(z) < 1, np.exp(bandwidth * (np.sqrt(np.maximum(1 - z * z, 0)) - 1)), 0.0)
+
+
+def test_a_window_is_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a window that is written twice, and a transform of it, or an error, that assumes ours."""
+    x, k = noise((18, 14)), coordinates((50,), 2)
+    found, truth = [], direct(x, k, (0, 1))
+    for tol in (2.9e-4, 2.8e-4):  # two plans
+        window.fitted.cache_clear()
+        found.append(np.asarray(mf.nufftn(x, mf.Scattered.turns(k), tol=tol)))
+        assert 1e-6 < error(found[-1], truth) <= tol
+        monkeypatch.setattr(window, "prolate", semicircle)
+    window.fitted.cache_clear()
+    assert error(*found) > 1e-5
 
 
 class Coarse(Integers):

@@ -13,7 +13,7 @@ import scipy.fft
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from marks import slow_but
+from marks import slow_but, slow_rows
 from reference import dft, error, mesh, noise
 
 import meshfft as mf
@@ -99,9 +99,15 @@ def test_back_by_the_adjoint_and_in_a_batch(name: str, small_chunks: None) -> No
     assert error(pair, np.stack([y, 2 * y])) <= 4e-7
 
 
-@pytest.mark.parametrize("kind", [f"{name}-{type}" for name in ("dct", "dst") for type in (1, 2, 3, 4)])
-@pytest.mark.parametrize("name", slow_but(("two axes",), ("pencil", "block", "two axes", "odd factors")))
-@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize(
+    ("name", "kind", "dtype"),
+    slow_rows(
+        lambda name, kind, dtype: name == "two axes" and (dtype == "float32" or kind in ("dct-1", "dst-4")),
+        ("pencil", "block", "two axes", "odd factors"),
+        [f"{name}-{type}" for name in ("dct", "dst") for type in (1, 2, 3, 4)],
+        ("float32", "complex64"),
+    ),
+)
 def test_cosines_and_sines_in_chunks(name: str, kind: Kind, dtype: str, small_chunks: None) -> None:
     """Catches a line that is cut by the chunks, parts that mix, and a way back or a gradient of other steps."""
     shape, sizes, spec = CASES[name]
@@ -125,7 +131,7 @@ def test_cosines_and_sines_in_chunks(name: str, kind: Kind, dtype: str, small_ch
         assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
 
 
-@pytest.mark.parametrize("name", slow_but(("pencil", "block"), ("pencil", "block", "two axes", "odd factors")))
+@pytest.mark.parametrize("name", slow_but(("block",), ("pencil", "block", "two axes", "odd factors")))
 def test_half_spectra_in_chunks(name: str, small_chunks: None) -> None:
     """Catches half spectra in rows of the lines, padding that becomes data, and a way back or a gradient of others."""
     shape, sizes, spec = CASES[name]
@@ -147,7 +153,7 @@ def test_half_spectra_in_chunks(name: str, small_chunks: None) -> None:
         assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
 
 
-@pytest.mark.parametrize("mesh_name", LARGE)
+@pytest.mark.parametrize("mesh_name", slow_but(("block",), LARGE))
 def test_real_transforms_go_straight_to_their_result(mesh_name: str) -> None:
     """Catches a half spectrum that returns to a cut which does not divide it, and lines of a wrong device."""
     (sizes, spec), shape = LARGE[mesh_name], (192, 192, 192)
