@@ -180,9 +180,10 @@ def test_real_transforms_go_straight_to_their_result(mesh_name: str) -> None:
 def test_padding_reaches_no_line(kind: Kind, small_chunks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches chunks of a padded dimension, padding in a line, and a way on to a goal that loses rows."""
     monkeypatch.setattr(problems, "LARGE_BYTES", CHUNK // 2)
-    shape, real, where, sizes = (63, 64, 64), kind == "rfft", mesh((4, 2)), {"x": 4, "y": 2}
+    monkeypatch.setattr(shared_memory, "CHUNK_BYTES", 4 * CHUNK)
+    shape, real, where, sizes = (63, 32, 512), kind == "rfft", mesh((4, 2)), {"x": 4, "y": 2}
     transform, start = transform_of((0, 1, 2), shape, None, False, kind), from_spec(shape, sizes, P("x", "y"))
-    goal = from_spec((63, 64, 33 if real else 64), sizes, P(None, "y", "x"))
+    goal = from_spec((63, 32, 257 if real else 512), sizes, P(None, "y", "x"))
     problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options(), goal, real=real)
     offers = list(InPlace.offers(problem, start, problem.todo()))
     assert {step.dim for step in offers} == ({1} if real else {1, 2}) and {
@@ -196,6 +197,19 @@ def test_padding_reaches_no_line(kind: Kind, small_chunks: None, monkeypatch: py
         (y,) = bind([x], walk, where)
         truth = dft(host, step.dims)[..., : goal.shape[2]]
         assert error(np.asarray(y)[tuple(map(slice, truth.shape))], truth) <= 4e-7, step.name(start)
+
+
+def test_shares_of_the_last_dimension_are_not_narrow(small_chunks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches chunks of a few columns: cosines of 256^3 along two cut dimensions took twice the time."""
+    monkeypatch.setattr(shared_memory, "CHUNK_BYTES", 4 * CHUNK)
+    start = from_spec((64, 64, 256), {"x": 2, "y": 4}, P("x", "y"))
+    transform = transform_of((0, 1), (64, 64), None, False, "dct-2")
+    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), Options(), start, real=True)
+    parts = {
+        step: math.prod(start.parts[d] for d in step.dims) for step in InPlace.offers(problem, start, problem.todo())
+    }
+    assert {step.dim for step in parts} == {0, 1, 2}
+    assert all(256 // step.chunks // many >= 16 for step, many in parts.items() if step.dim == 2)
 
 
 def test_no_step_takes_cropped_lines_or_lengths_that_no_cache_can_do(small_chunks: None) -> None:

@@ -14,7 +14,7 @@ from jax import Array, lax
 from ..collectives.all_to_all import corner, cut, exchange, split
 from ..kernels.base import fft_error, flops_of
 from ..kernels.stockham import LARGEST as LARGEST_RADIX
-from ..kernels.stockham import in_place, radices
+from ..kernels.stockham import NARROWEST, in_place, radices
 from ..layout.layout import Layout, even_cuts, nested
 from ..layout.moves import AxisMove
 from ..machine.chip import Chip
@@ -179,7 +179,7 @@ class InPlace(InChunks):
             move = AxisMove(d, dim, even_cuts(at.block[dim], [cut[:2] for cut in at.cuts[d]]))
             moves, at = [*moves, move], move.after(at)
         there = Exchange(tuple(moves))
-        for steps in _by_trig(problem, at, lines) if trig else _by_fft(problem, at, lines):
+        for steps in _by_trig(problem, at, lines, itemsize < problem.itemsize) if trig else _by_fft(problem, at, lines):
             back = there.transpose(reached(inner, steps)[-1])
             on = _onto(problem.goal, reached(at, steps)[-1], dim, len(there.axes)) if problem.goal else ()
             for last in dict.fromkeys((back, *([Exchange(on)] if on else []))):
@@ -281,15 +281,17 @@ def _by_fft(problem: Problem, layout: Layout, lines: dict[int, Matrix]) -> Itera
             yield (local,)
 
 
-def _by_trig(problem: Problem, layout: Layout, lines: dict[int, Matrix]) -> Iterator[tuple[Step, ...]]:
+def _by_trig(problem: Problem, layout: Layout, lines: dict[int, Matrix], real: bool) -> Iterator[tuple[Step, ...]]:
     each = [step for d, matrix in lines.items() for step in LocalTrig.offers(problem, layout, {d: matrix})]
     if len(each) == len(lines):
-        yield tuple(dataclasses.replace(step, in_place=True) for step in each)
+        yield tuple(dataclasses.replace(step, real=real, in_place=True) for step in each)
 
 
 def _count(layout: Layout, dim: int, parts: int, itemsize: int) -> int:
-    """The largest count of equal chunks that are large enough and that `parts` divides; 0 if none is."""
+    """The largest count of equal chunks that are large enough and that `parts` divides; 0 if none is. Shares of the
+    last dimension are not narrow: their runs would be copied one by one.
+    """
     most = math.prod(layout.block) * itemsize // CHUNK_BYTES
-    fewest = max(most // LARGEST, 1)
+    fewest, narrowest = max(most // LARGEST, 1), NARROWEST if dim == layout.ndim - 1 else 1
     rows, rest = divmod(layout.block[dim], parts)
-    return next((n for n in range(min(most, rows), fewest, -1) if rows % n == 0), 0) if not rest else 0
+    return next((n for n in range(min(most, rows // narrowest), fewest, -1) if rows % n == 0), 0) if not rest else 0
