@@ -108,8 +108,11 @@ def test_back_by_the_adjoint_and_in_a_batch(name: str, small_chunks: None) -> No
         ("float32", "complex64"),
     ),
 )
-def test_cosines_and_sines_in_chunks(name: str, kind: Kind, dtype: str, small_chunks: None) -> None:
+def test_cosines_and_sines_in_chunks(
+    name: str, kind: Kind, dtype: str, small_chunks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Catches a line that is cut by the chunks, parts that mix, and a way back or a gradient of other steps."""
+    monkeypatch.setattr(shared_memory, "CHUNK_BYTES", CHUNK * np.dtype(dtype).itemsize // 4)  # as many rows of both
     shape, sizes, spec = CASES[name]
     host, where, offers = noise(shape, dtype), mesh(sizes), _steps(name, kind, dtype == "float32")
     x, call = jax.device_put(host, NamedSharding(where, spec)), getattr(scipy.fft, f"{str(kind)[:3]}n")
