@@ -64,7 +64,7 @@ def moves_from(
                 for target in (free or others) if once else others:
                     found += _leaving(goal, layout, source, target, moved)
             elif first >= settled and goal is not None:
-                found += [AxisMove(source, d, cuts) for d in others if (cuts := _wanted(goal, layout, d, moved))]
+                found += [AxisMove(source, d, cuts) for d in others if (cuts := wanted(goal, layout, d, moved))]
     return tuple((move, move.after(layout)) for move in found)
 
 
@@ -86,14 +86,14 @@ def _settled(goal: Layout | None, dim: int, cuts: Cuts) -> int:
 def _leaving(goal: Layout | None, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[AxisMove]:
     equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
     yield AxisMove(source, target, equal)
-    if goal is not None and (cuts := _wanted(goal, layout, target, moved)) not in ((), equal):
+    if goal is not None and (cuts := wanted(goal, layout, target, moved)) not in ((), equal):
         yield AxisMove(source, target, cuts)
 
 
-def _wanted(goal: Layout, layout: Layout, target: int, moved: Cuts) -> Cuts:
+def wanted(goal: Layout, layout: Layout, target: int, moved: Cuts) -> Cuts:
     """The next cuts that the goal has in a dimension, if they are by the axes that move; else none."""
-    begun, wanted = layout.cuts[target], goal.cuts[target]
-    last: tuple[Cut, ...] = wanted[len(begun) : len(begun) + len(moved)]
-    if wanted[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and nested(last):
+    begun, cuts = layout.cuts[target], goal.cuts[target]
+    last: tuple[Cut, ...] = cuts[len(begun) : len(begun) + len(moved)]
+    if cuts[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and nested(last):
         return last if layout.block[target] <= last[0].parts * last[0].span else ()
     return ()

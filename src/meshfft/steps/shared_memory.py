@@ -16,7 +16,7 @@ from ..kernels.base import fft_error, flops_of
 from ..kernels.stockham import LARGEST as LARGEST_RADIX
 from ..kernels.stockham import NARROWEST, in_place, radices
 from ..layout.layout import Layout, even_cuts, nested
-from ..layout.moves import AxisMove
+from ..layout.moves import AxisMove, wanted
 from ..machine.chip import Chip
 from ..machine.machine import Move, Work, total
 from ..numerics.chunks import varied
@@ -262,14 +262,13 @@ def _onto(goal: Layout, layout: Layout, dim: int, axes: int) -> tuple[AxisMove, 
     their dimensions have not the goal's sizes yet."""
     if not axes:
         return ()
-    for d, wanted in enumerate(goal.cuts):
-        begun, cuts = wanted[: len(layout.cuts[d])], wanted[len(layout.cuts[d]) :]
-        ready = d != dim and begun == layout.cuts[d] and goal.shape[d] == layout.shape[d] and nested(cuts)
-        last = [cut.axis for cut in layout.cuts[dim][-len(cuts) :]]
-        if ready and 0 < len(cuts) <= axes and last == [cut.axis for cut in cuts]:
-            move = AxisMove(dim, d, cuts)
-            more = _onto(goal, move.after(layout), dim, axes - len(cuts))
-            return (move, *more) if more or len(cuts) == axes else ()
+    for d, cuts in enumerate(goal.cuts):
+        many = len(cuts) - len(layout.cuts[d])
+        if d != dim and 0 < many <= axes and goal.shape[d] == layout.shape[d]:
+            if last := wanted(goal, layout, d, layout.cuts[dim][-many:]):
+                move = AxisMove(dim, d, last)
+                more = _onto(goal, move.after(layout), dim, axes - many)
+                return (move, *more) if more or many == axes else ()
     return ()
 
 

@@ -139,9 +139,6 @@ def counted(
             nbytes += crowd // 3 * (work.parts > 2)
             crowd = max(crowd, work.peak_bytes)
         matrices = sum(map(memory.matrix, range(j + 1, len(pairs)))) if work.all_to_alls else 0
-        done.append(
-            dataclasses.replace(
-                work, peak_bytes=int(min(nbytes, memory.most(j)) + memory.gaps(j) + memory.cleared(j) + matrices)
-            )
-        )
+        nbytes = int(min(nbytes, memory.most(j))) + memory.gaps(j) + memory.cleared(j) + matrices
+        done.append(dataclasses.replace(work, peak_bytes=nbytes))
     return tuple(done)
