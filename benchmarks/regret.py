@@ -26,7 +26,7 @@ from .plans import drawn, print_quantiles
 from .rows import Values, kept
 from .timing import timed
 
-WALKS, ROUNDS, LEAST = 10, 15, 3
+WALKS, ROUNDS, LEAST = 10, 100, 3
 SLOWEST = 1.0  # seconds of a plan that is run
 PATIENCE = 20.0  # seconds of all rounds, if the least number of them does not take longer
 SLOW, HOPELESS = 3.0, 10.0

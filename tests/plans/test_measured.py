@@ -159,10 +159,22 @@ def test_no_run_follows_one_of_another_walk(folder: Path) -> None:
         ran.append(plan)
         return run(plan, y, **how)
 
-    with mock.patch.object(Plan, "__call__", noted), mock.patch.object(measured, "ROUNDS", 2):
+    with mock.patch.object(Plan, "__call__", noted), mock.patch.object(measured, "MOST_ROUNDS", 2):
         mf.plan((15, 9), mesh=mesh((2, 2)), effort="measure")
     walks = len({*ran})
     assert walks > 1 and ran[walks:] == [plan for plan in ran[:walks] for _ in range(2)] * 2
+
+
+@pytest.mark.parametrize("brief, rounds", [(0.0, 5), (60.0, 7)])
+def test_short_plans_run_more_often(brief: float, rounds: int) -> None:
+    """Catches five runs of a millisecond, whose median scatters by more than walks differ."""
+    first = mf.plan((15, 9), mesh=mesh((2, 2)))
+    with (
+        mock.patch.object(measured, "_run", return_value=1e-3) as runs,
+        mock.patch.multiple(measured, BRIEF=brief, MOST_ROUNDS=7),
+    ):
+        assert measured._timed([first], lambda part, done: None) == [1e-3]
+    assert runs.call_count == 1 + 2 * rounds
 
 
 def test_walks_are_run(folder: Path) -> None:
@@ -175,7 +187,7 @@ def test_walks_are_run(folder: Path) -> None:
             raise RuntimeError("no memory")
         return run(plan, y, **how)
 
-    with mock.patch.object(Plan, "__call__", failing), mock.patch.object(measured, "ROUNDS", 2):
+    with mock.patch.object(Plan, "__call__", failing), mock.patch.object(measured, "MOST_ROUNDS", 2):
         best = mf.plan(x.shape, mesh=mesh((2, 2)), effort="measure")
     values = best.to_dict()["trials_seconds"]
     assert (

@@ -1,10 +1,11 @@
 """The fastest of several plans, found by running them on their devices.
 
-    seconds = the median of at most ROUNDS runs on noise, each after an untimed run of the same plan, all plans in turn
+    seconds = the median of ROUNDS runs on noise, each after an untimed run of the same plan, all plans in turn
 
-The untimed run is there because XLA frees a program's memory after its result is there, during the next run. The choice
-is kept beside compiled programs, for later processes on such devices with these versions. Invariant: every process of a
-mesh takes the choice of the first one.
+Short plans, whose times scatter more, run up to MOST_ROUNDS times, for BRIEF seconds in all. The untimed run is there
+because XLA frees a program's memory after its result is there, during the next run. The choice is kept beside compiled
+programs, for later processes on such devices with these versions. Invariant: every process of a mesh takes the choice
+of the first one.
 """
 
 import dataclasses
@@ -33,7 +34,8 @@ from .table import title
 LOG = logging.getLogger("meshfft")
 Tell = Callable[[str, float], None]
 FOLDER = "meshfft-choices"  # among JAX's programs
-ROUNDS, LIMIT = 5, 60.0  # runs of each plan; seconds after which nothing more starts
+ROUNDS, MOST_ROUNDS = 5, 40
+BRIEF, LIMIT = 1.0, 60.0  # seconds of all rounds that allow more of them; seconds after which nothing more starts
 SLOWER = 4.0  # plans that the model finds this many times slower than the best are not run
 
 
@@ -103,7 +105,7 @@ def _timed(plans: Sequence[Plan], tell: Tell) -> list[float]:
     begun, devices, failure = time.perf_counter(), _devices(plans[0].mesh), None
     arrays, runs = dict[tuple[object, ...], AnyStored](), dict[Plan, list[float]]()
     for number, plan in enumerate(plans, 1):
-        if runs and _is_late(begun, devices):
+        if runs and _passed(begun, devices) > LIMIT:
             break
         tell(f"compiling walk {number} of {len(plans)}: {plan.name}", (number - 1) / (len(plans) + ROUNDS))
         try:
@@ -113,18 +115,20 @@ def _timed(plans: Sequence[Plan], tell: Tell) -> list[float]:
             failure = failure or error
     if failure is not None and not runs:
         raise failure
-    for number in range(1, ROUNDS + 1):
-        tell(f"round {number} of {ROUNDS}", (len(plans) + number - 1) / (len(plans) + ROUNDS))
+    compiled = _passed(begun, devices)
+    for number in range(1, MOST_ROUNDS + 1):
+        tell(f"round {number}", (len(plans) + min(number, ROUNDS) - 1) / (len(plans) + ROUNDS))
         for plan, seconds in runs.items():
             _run(plan, arrays)
             seconds.append(_run(plan, arrays))
-        if _is_late(begun, devices):
+        passed = _passed(begun, devices)
+        if passed > LIMIT or (number >= ROUNDS and passed > compiled + BRIEF):
             break
     return [statistics.median(runs[plan]) if plan in runs else math.inf for plan in plans]
 
 
-def _is_late(begun: float, devices: Sequence[jax.Device]) -> bool:
-    return _of_first([time.perf_counter() - begun], devices)[0] > LIMIT
+def _passed(begun: float, devices: Sequence[jax.Device]) -> float:
+    return _of_first([time.perf_counter() - begun], devices)[0]
 
 
 def _run(plan: Plan, arrays: dict[tuple[object, ...], AnyStored]) -> float:
