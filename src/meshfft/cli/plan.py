@@ -46,7 +46,7 @@ def plan(
     points_unit: flags.PointsUnitFlag = None,
     memory: Annotated[str | None, flags.option("SIZE", "In passes over the disk: 8GB a process.")] = None,
     compiling: Annotated[bool, flags.switch("--compile", "Compile it too, for --topology.")] = False,
-    trying: Annotated[bool, flags.switch("--measure", "Run five walks here, and take the fastest.")] = False,
+    trying: Annotated[bool, flags.switch("--measure", "Run ten walks here, and take the fastest.")] = False,
     as_json: flags.JsonFlag = False,
 ) -> None:
     """Show the steps, memory and traffic of a transform.

@@ -29,7 +29,7 @@ from .plan import Plan
 from .request import Setting
 from .table import memory_words
 
-MOST_TRIALS = 5  # of walks by effort="measure"
+MOST_TRIALS = 10  # of walks by effort="measure"
 STAYING = ("kdft", "cooley-tukey")  # that leave the cuts of dimensions unchanged
 _kept = functools.lru_cache(maxsize=1024)(Plan)
 
@@ -108,7 +108,7 @@ def plan(
             `plan.inverse` puts zeros there.
         points: as `kdftn`, without `s` and `inverse`; a Scattered gives a plan
             of the direct sum.
-        effort: "model", or "measure", which runs at most five of the model's
+        effort: "model", or "measure", which runs at most ten of the model's
             fastest walks on the mesh's devices, for about a minute, and takes
             the best; `plan.trials` has its seconds, then the others'. The
             choice is kept in the folder of `cache`. All processes of a mesh
