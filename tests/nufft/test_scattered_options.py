@@ -116,6 +116,19 @@ def test_values_and_gradients_of_a_plan_with_lent_tiles() -> None:
     assert error(plan.normal()(cut), np.asarray(exact.normal()(cut))) < 1e-5
 
 
+def test_displacements_are_sent_exactly() -> None:
+    """Catches points that move by less than asked, because the wire of the values rounds where they went."""
+    plan, x = _crowded("int16"), jax.ShapeDtypeStruct((16, 12), np.complex64)
+    there = [
+        jax.jit(call)
+        .lower(x, np.asarray(plan.points.coords, np.float32))
+        .as_text()
+        .count("xui32>) -> ")  # pairs of int16
+        for call in (lambda x, k: plan(x), lambda x, k: plan(x, points=mf.Scattered.turns(k)))
+    ]
+    assert there[0] == there[1] > 0
+
+
 def _crowded(wire: str) -> Any:
     points = mf.Scattered.turns(np.random.default_rng(2).normal(0, 0.05, (800, 2)) % 1)
     return mf.scattered_plan((16, 12), points, mesh=mesh((4,)), balance=True, slack=1, wire=wire)

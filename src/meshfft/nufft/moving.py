@@ -117,7 +117,7 @@ def _points_first(plan: Planned, turns: Array) -> Array:
 def _in_slots(plan: Planned, numbers: Array) -> Any:
     whole = plan.whole
     step, after = whole.walk.pairs[-1]
-    walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True)
+    walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True).wired()  # exactly
     return dataclasses.replace(whole, walk=walk, sources=whole.sources[-1:])(padded(numbers, walk.start, whole.mesh))
 
 

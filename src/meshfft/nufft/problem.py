@@ -109,15 +109,7 @@ def problem_of(
     out_spec: Spec | None = None,
 ) -> ScatteredProblem:
     mesh, points = setting.mesh, known_kind(points).settled
-    dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
-    check_once(dims, "name one dimension for each coordinate")
-    if len(dims) != points.dims:
-        turned = "; did you mean points.T?" if points.coords.shape[0] == len(dims) else ""
-        other = "" if axes is None else f", or name {points.dims} axes"
-        raise ValueError(
-            f"points have shape {tuple(points.coords.shape)}: give (..., {len(dims)}), a coordinate for each of the "
-            f"{len(dims)} transformed dimensions{other}{turned}"
-        )
+    dims = _transformed(start.ndim, axes, points)
     if list(dims) != sorted(dims):
         points = jax.tree.map(lambda leaf: leaf[..., np.argsort(dims)], points)
     plain = {name: plain_number(value) for name, value in options.items()}
@@ -149,6 +141,20 @@ def plain_number(value: Any) -> Any:
     """A Python number for a NumPy or JAX scalar; anything else unchanged."""
     numeric = isinstance(value, np.generic | np.ndarray | Array) and not isinstance(value, Tracer)
     return value.item() if numeric and value.ndim == 0 else value
+
+
+def _transformed(ndim: int, axes: Sequence[int] | None, points: Scattered) -> tuple[int, ...]:
+    """The dimensions of an image that the points' coordinates belong to, in their order."""
+    dims = dims_of(ndim, tuple(range(-min(points.dims, ndim), 0)) if axes is None else axes)
+    check_once(dims, "name one dimension for each coordinate")
+    if len(dims) != points.dims:
+        turned = "; did you mean points.T?" if points.coords.shape[0] == len(dims) else ""
+        other = "" if axes is None else f", or name {points.dims} axes"
+        raise ValueError(
+            f"points have shape {tuple(points.coords.shape)}: give (..., {len(dims)}), a coordinate for each of the "
+            f"{len(dims)} transformed dimensions{other}{turned}"
+        )
+    return dims
 
 
 def _check(problem: ScatteredProblem) -> None:
@@ -218,15 +224,13 @@ def _image_layout(
         )
     if len(sizes) != points.dims or min(sizes) < 1:
         raise ValueError(f"shape {sizes} is for {len(sizes)} dimensions: give {points.dims} sizes of 1 or more")
-    ndim = rest + len(sizes)
-    dims = dims_of(ndim, tuple(range(rest, ndim)) if axes is None else axes)
-    shape, cuts = list(values.shape[:rest]), list(values.cuts[:rest])
-    for dim, size in sorted(zip(dims, sizes, strict=False)):
-        shape.insert(dim, size)
-        cuts.insert(dim, ())
+    dims = _transformed(rest + len(sizes), axes, points)
+    image = values.along(range(rest))
+    for dim, size in sorted(zip(dims, sizes, strict=True)):
+        image = image.insert(dim, size, ())
     if out_spec is not None:
-        return from_spec(shape, axis_sizes(setting.mesh), out_spec)
-    return _cut_evenly(Layout(tuple(shape), tuple(cuts)), dims, axes_of_cuts(values, range(rest, values.ndim)))
+        return from_spec(image.shape, axis_sizes(setting.mesh), out_spec)
+    return _cut_evenly(image, dims, axes_of_cuts(values, range(rest, values.ndim)))
 
 
 def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str, int]]) -> Layout:
