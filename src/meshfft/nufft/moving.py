@@ -27,7 +27,7 @@ from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.operands import OperandSource
 from ..plans.plan import Plan
-from ..steps.base import at_slot
+from ..steps.base import Step, at_slot
 from ..walks.walk import Walk
 from .points import Scattered
 from .steps.known_points import Moved
@@ -114,11 +114,16 @@ def _points_first(plan: Planned, turns: Array) -> Array:
     return reshard(jnp.pad(turns, around), plan.whole.mesh, layout.spec)
 
 
+def exchange(whole: Plan, step: Step, layout: Layout, real: bool) -> Plan:
+    """The plan of a plan's last step or its transpose alone, between two orders of values, which are sent exactly."""
+    walk = Walk(layout, (at_slot(step, 0),), real=real).wired()
+    return dataclasses.replace(whole, walk=walk, sources=whole.sources[-1:])
+
+
 def _in_slots(plan: Planned, numbers: Array) -> Any:
-    whole = plan.whole
+    whole, layout = plan.whole, _layout(plan)
     step, after = whole.walk.pairs[-1]
-    walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True).wired()  # exactly
-    return dataclasses.replace(whole, walk=walk, sources=whole.sources[-1:])(padded(numbers, walk.start, whole.mesh))
+    return exchange(whole, step.transpose(after), layout, real=True)(padded(numbers, layout, whole.mesh))
 
 
 def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[AnyStored]:

@@ -25,11 +25,11 @@ from ..operators.transform import is_integer
 from ..plans.plan import Plan
 from ..plans.request import read
 from ..plans.table import WIDTH
-from ..steps.base import Step, at_slot
+from ..steps.base import Step
 from ..walks.walk import Walk
 from .grid.window import LEAST_TOL, Window
 from .inverse import PointsPlan
-from .moving import Planned, at_moved
+from .moving import Planned, at_moved, exchange
 from .points import Scattered, known_kind
 from .problem import brought
 from .solvers import NormalPlan, Operator, circle, transformed
@@ -167,8 +167,7 @@ class ScatteredPlan(PointsPlan):
         if np.ndim(values) == tail:
             layout = layout.along(range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
-        walk = Walk(layout, (at_slot(step, 0),), real=np.dtype(given).kind != "c").wired()
-        return self._with(walk, self.sources[-1:])(values)
+        return exchange(self._plain, step, layout, real=np.dtype(given).kind != "c")(values)
 
     def density(self, iterations: int = 12) -> Array:
         """Weights that compensate for the density of the points, in the

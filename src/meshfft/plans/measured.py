@@ -2,10 +2,10 @@
 
     seconds = the median of ROUNDS runs on noise, each after an untimed run of the same plan, all plans in turn
 
-Short plans, whose times scatter more, run up to MOST_ROUNDS times, for BRIEF seconds in all. The untimed run is there
-because XLA frees a program's memory after its result is there, during the next run. The choice is kept beside compiled
-programs, for later processes on such devices with these versions. Invariant: every process of a mesh takes the choice
-of the first one.
+Short plans, whose times scatter more, run up to MOST_ROUNDS times, for BRIEF seconds in all; after LIMIT seconds none
+runs again. The untimed run is there because XLA frees a program's memory after its result is there, during the next
+run. The choice is kept beside compiled programs, for later processes on such devices with these versions. Invariant:
+every process of a mesh takes the choice of the first one.
 """
 
 import dataclasses

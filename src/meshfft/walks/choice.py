@@ -23,7 +23,7 @@ from .walk import Walk, fused
 
 ORDERS = ("natural", "any")
 NOTHING = Transform((), (), 1.0)
-AT_ONCE = 4  # ranks besides the first that one search finds
+AT_ONCE = 9  # ranks besides the first that one search finds
 
 
 @functools.lru_cache(maxsize=1024)
