@@ -230,7 +230,7 @@ jax.distributed.initialize(sys.argv[2], 2, number)
 import meshfft as mf
 from meshfft.plans import measured
 if sys.argv[3] == "told":
-    measured._timed = lambda plans, tell: [[0.3, 0.1, 0.2, 0.4, 0.5], [0.1, 0.2, 0.3, 0.4, 0.5]][number][: len(plans)]
+    measured._timed = lambda plans, tell: ([[0.3, 0.1], [0.1, 0.3]][number] + [0.4] * len(plans))[: len(plans)]
 mesh = jax.make_mesh((2,), ("x",))
 plan = mf.plan((32, 24), mesh=mesh, effort="measure")
 x = np.random.default_rng(0).standard_normal((32, 24)).astype("complex64")
@@ -252,4 +252,4 @@ def test_processes_take_the_choice_of_the_first(how: str) -> None:
     said = [run.communicate(timeout=240) for run in runs]
     first, second = (out.strip().splitlines()[-1:] for out, _ in said)  # after the network library's lines
     assert first == second and first[0].startswith("True "), said
-    assert how == "run" or "0.1, 0.3, 0.2" in first[0]
+    assert how == "run" or "(0.1, 0.3, 0.4" in first[0]
