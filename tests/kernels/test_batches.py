@@ -13,7 +13,7 @@ from reference import dft, error, mesh, noise
 
 import meshfft as mf
 from meshfft.kernels import xla
-from meshfft.kernels.xla import Batched, in_batches
+from meshfft.kernels.xla import Batched
 from meshfft.plans.plan import Plan
 from meshfft.steps import LocalFFT
 
@@ -23,7 +23,7 @@ SIZES = (1, 2, 3, 4, 5, 7, 12, 13)
 def in_batches_of(nbytes: int, x: np.ndarray, dims: Sequence[int], sign: int) -> np.ndarray:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(xla, "BATCH_BYTES", nbytes)
-        return np.asarray(jax.jit(lambda block: in_batches(block, tuple(dims), sign))(x))
+        return np.asarray(jax.jit(lambda block: Batched().apply(block, tuple(dims), sign))(x))
 
 
 @st.composite

@@ -286,7 +286,7 @@ def test_small_blocks_on_cpus_are_exchanged_whole(n: int, sizes: tuple[int, ...]
     steps = mf.plan((n,) * 3, mesh=mesh(sizes), spec=P(*"xyz"[: len(sizes)])).walk.steps
     assert {type(step) for step in steps} == {Exchange, LocalFFT}
     assert all(step.packed for step in steps if isinstance(step, Exchange))
-    assert not any(step.in_cache for step in steps if isinstance(step, LocalFFT))
+    assert not any(step.engine.chunked for step in steps if isinstance(step, LocalFFT))
 
 
 @pytest.mark.parametrize("method", ["auto", "kdft", "cooley-tukey"])

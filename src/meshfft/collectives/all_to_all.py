@@ -23,7 +23,7 @@ from jax import Array, lax
 
 from ..layout.elements import cleared
 from ..layout.layout import Layout
-from ..numerics.split_complex import B, Planes, folded, unfolded
+from ..numerics.split_complex import B, Planes, folded, resize_each, unfolded
 from .wires import EXACT, Wire, carried
 
 UNFUSED = 8  # least chunks of a join that XLA does not fuse
@@ -189,10 +189,6 @@ class Pieces:
         return tuple(sizes)
 
     @property
-    def piece(self) -> int:
-        return int(self.arrays[0].shape[2 + self.dim])
-
-    @property
     def parts(self) -> int:
         return self.arrays[0].shape[0]
 
@@ -250,8 +246,7 @@ def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire =
         return exchange_packed(combed, axes, dim, dim, wire)
     index, starts = lax.axis_index(axes), jnp.asarray(source.starts(dim), jnp.int32)
     rows = -(-size // parts)
-    widths = [(0, rows * parts - size if d == dim else 0) for d in range(source.ndim)]
-    padded = jax.tree.map(lambda x: jnp.pad(x, widths), cleared(block, source, dim, limit))
+    padded = resize_each(cleared(block, source, dim, limit), (dim,), (rows * parts,))
     combed = jax.tree.map(functools.partial(_columns, dim=dim, parts=parts, start=starts[index]), padded)
     received = exchange_packed(combed, axes, dim, dim, wire)
 
@@ -265,12 +260,9 @@ def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire =
 
         return jax.tree.map(add, lines, received)
 
-    def empty(arrived: Array) -> Array:
-        none = lax.slice_in_dim(arrived, 0, 0, axis=dim)  # varies over the mesh axes of the received array
-        return jnp.pad(none, [(0, many + rows if d == dim else 0) for d in range(source.ndim)])
-
-    lines = lax.fori_loop(0, parts, put, jax.tree.map(empty, received))
-    return jax.tree.map(lambda line: lax.slice_in_dim(line, 0, many, axis=dim), lines)
+    none = resize_each(received, (dim,), (0,))  # varies over the mesh axes of the received array
+    lines = lax.fori_loop(0, parts, put, resize_each(none, (dim,), (many + rows,)))
+    return resize_each(lines, (dim,), (many,))
 
 
 def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Array:

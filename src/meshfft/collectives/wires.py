@@ -29,7 +29,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..numerics.split_complex import B, Block, Planes, folded, like, split, unfolded
+from ..numerics.split_complex import B, Block, Planes, folded, like, resize, split, unfolded
 from . import words
 
 RUN = 64  # most reals that share a scale
@@ -101,7 +101,7 @@ class Integers(Coded):
         exponent = words.exponent(jnp.max(largest, at + 1, keepdims=True))
         scale, runs = words.scale(self.bits - exponent, pieces[0].dtype), exponent.shape[at]
         packed = self.pack([words.code(piece, scale, self.bits) for piece in pieces])
-        scales = words.pack16(jnp.split(_padded(jnp.squeeze(exponent, at + 1), at, runs + runs % 2), 2, at))
+        scales = words.pack16(jnp.split(resize(jnp.squeeze(exponent, at + 1), at, runs + runs % 2), 2, at))
         return jnp.concatenate([folded(jnp.concatenate(packed, at + 1), at), *scales], at)
 
     def decode(self, codes: Sequence[Array], scales: Array, at: int, dtype: DTypeLike) -> list[Array]:
@@ -172,7 +172,7 @@ class WireForm:
 
     def encode(self, block: Block, first: int = 0) -> Array:
         at, step = first + self.dim, self.wire.group // self.planes
-        each = [unfolded(_padded(plane, at, self.runs * self.length), at, self.runs) for plane in split(block)]
+        each = [unfolded(resize(plane, at, self.runs * self.length), at, self.runs) for plane in split(block)]
         return self.wire.encode([part for plane in each for part in jnp.split(plane, step, at + 1)], at)
 
     def decode(self, message: Array, dtype: DTypeLike, first: int = 0) -> Planes:
@@ -269,10 +269,3 @@ def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0
     message = by_platform(0, lambda *planes: form.encode(planes, first), *planes)
     decode = functools.partial(form.decode, dtype=planes[0].dtype, first=first)
     return cast(B, like(block, tuple(by_platform(1, decode, send(message)))))
-
-
-def _padded(values: Array, dim: int, size: int) -> Array:
-    if values.shape[dim] == size:
-        return values
-    around = [(0, size - n, 0) if d == dim else (0, 0, 0) for d, n in enumerate(values.shape)]
-    return lax.pad(values, jnp.zeros((), values.dtype), around)

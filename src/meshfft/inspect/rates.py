@@ -206,8 +206,6 @@ def _seconds(mesh: Mesh, body: Body, blocks: list[np.ndarray]) -> float:
 
     once = _timed(mesh, functools.partial(run, 1, arrays), 2)
     times = min(max(round(TARGET / once), 1), MOST)
-    if times == 1:
-        return _timed(mesh, functools.partial(run, 1, arrays), RUNS)
     return _timed(mesh, functools.partial(run, times, arrays), RUNS) / times
 
 

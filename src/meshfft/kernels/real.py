@@ -19,12 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..layout.layout import line_shape
 from ..machine.chip import Chip, padded
 from ..machine.machine import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, folded, join, like, resize, scaled, split, unfolded
 from .base import Lines, Offer, RealEngine, Site
-from .xla import XLA, balanced
+from .xla import XLA, balanced, twiddled
 
 # Passes over a block of reals around one product, around two stages, and inside these; real products of two stages.
 # Fitted to the cycles of TPU v3 and v5e.
@@ -71,7 +72,7 @@ class XlaReal(RealEngine):
         y = join(split(block))
         shape = [y.shape[d] for d in dims[:-1]] + [length]
         halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
-        y = scaled(jnp.conj(y) if sign < 0 else y, _along(halves, dims[-1], y.ndim))
+        y = scaled(jnp.conj(y) if sign < 0 else y, halves.reshape(line_shape(dims[-1], y.ndim)))
         x = jnp.fft.irfftn(y, shape, axes=dims, norm="forward")
         return (x,) if isinstance(block, tuple) else x
 
@@ -126,7 +127,7 @@ def _to_half(x: Array, dim: int, sign: int) -> Planes:
     (rows,) = rest
     x = unfolded(x, dim, columns)
     re, im = (_times(x, part, dim) for part in _roots(columns, columns, columns, sign))
-    y = _product(_twiddled((re, im), dim, sign), _roots(rows, _kept(length), rows, sign), dim + 1, dim)
+    y = _product(twiddled((re, im), dim, sign), _roots(rows, _kept(length), rows, sign), dim + 1, dim)
     return tuple(resize(folded(plane, dim), dim, length // 2 + 1) for plane in y)
 
 
@@ -139,7 +140,7 @@ def _from_half(planes: Planes, dim: int, length: int, sign: int) -> Array:
     (rows,) = rest
     kept = _kept(length)
     y = tuple(unfolded(resize(plane, dim, kept * columns), dim, kept) for plane in planes)
-    a = _twiddled(_product(y, _roots(kept, rows, rows, sign), dim, dim + 1), dim, sign)
+    a = twiddled(_product(y, _roots(kept, rows, rows, sign), dim, dim + 1), dim, sign)
     re, im = _roots(columns, columns, columns, sign)
     return folded(_times(a[0], re, dim) - _times(a[1], im, dim), dim)
 
@@ -170,15 +171,8 @@ def _unpacked(y: Array, dim: int) -> Planes:
     length = y.shape[dim]
     half, zero = length // 2 + 1, jnp.zeros((), y.dtype)
     moved = [(1 - half, 2 * half - 1 - length, 0) if d == dim else (0, 0, 0) for d in range(y.ndim)]
-    im = jnp.where(_along(_inner(length), dim, y.ndim), lax.pad(y, zero, moved), zero)
+    im = jnp.where(_inner(length).reshape(line_shape(dim, y.ndim)), lax.pad(y, zero, moved), zero)
     return resize(y, dim, half), im
-
-
-def _twiddled(a: Planes, dim: int, sign: int) -> Planes:
-    """a[k2, n1] w_N^(n1 k2) along `dim` and the next dimension."""
-    columns, rows = a[0].shape[dim : dim + 2]
-    re, im = (_along(part, dim, a[0].ndim).astype(a[0].dtype) for part in _roots(columns, rows, columns * rows, sign))
-    return a[0] * re - a[1] * im, a[0] * im + a[1] * re
 
 
 def _product(a: Planes, matrix: HostPlanes, dim: int, to: int) -> Planes:
@@ -201,7 +195,3 @@ def _times(x: Array, matrix: np.ndarray, dim: int, to: int | None = None) -> Arr
         return functools.reduce(jnp.add, parts)
 
     return lax.platform_dependent(x, cpu=by_runs, default=lambda x: contracted(x, rounded))
-
-
-def _along(values: np.ndarray, dim: int, ndim: int) -> np.ndarray:
-    return values.reshape(*(1,) * dim, *values.shape, *(1,) * (ndim - dim - values.ndim))

@@ -23,12 +23,12 @@ from ..machine.chip import Chip, padded
 from ..machine.machine import Work
 from ..numerics.chunks import CHUNK, chunks, in_chunks
 from ..numerics.dtypes import ROUNDING, Dot, Error
-from ..numerics.phases import host_roots, mulmod, roots, table
+from ..numerics.phases import host_roots
 from ..numerics.products import Factors, planes_of, product
 from ..numerics.slices import HELD, cost, host_slices
-from ..numerics.split_complex import Planes, times
+from ..numerics.split_complex import Planes, unfolded
 from .base import Engine, Lines, Offer, Site
-from .xla import balanced
+from .xla import balanced, twiddled
 
 SIDE = 128
 LONGEST = 1024  # points of a prime factor; a dense step makes longer matrices as it multiplies
@@ -36,7 +36,6 @@ LONG_HELD = 160  # bytes per number of a line longer than a chunk, by TPU v5e's 
 TWIDDLE_FLOPS = 200  # per complex number: four products, two sums, in pairs of float32
 TWIDDLE_PASSES = 4  # with a transpose
 START_FLOPS = 230_000_000  # overhead of one product of few lines: 39 us on v5e
-TABLE = 2**16  # most points of a host table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,12 +115,11 @@ def scratch(block: tuple[int, ...], dims: tuple[int, ...]) -> int:
 
 def _transformed(planes: Planes, dim: int, factors: tuple[int, ...], sign: int, dot: Dot) -> Planes:
     shape, (radix, *rest) = planes[0].shape, factors
-    many = shape[dim] // radix
-    folded = tuple(plane.reshape(*shape[:dim], radix, many, *shape[dim + 1 :]) for plane in planes)
+    split = tuple(unfolded(plane, dim, radix) for plane in planes)
     maker = functools.partial(_columns, radix, sign, dot)
-    lines = planes_of(product([(maker, folded)], dim, dot))
+    lines = planes_of(product([(maker, split)], dim, dot))
     if rest:
-        lines = _twiddled(lines, dim, sign)
+        lines = twiddled(lines, dim, sign)
         lines = _transformed(lines, dim + 1, tuple(rest), sign, dot)
     return tuple(plane.swapaxes(dim, dim + 1).reshape(shape) for plane in lines)
 
@@ -145,16 +143,3 @@ def _factor(length: int, sign: int, slices: int, multiplications: int) -> tuple[
         return tuple((host_slices(form, slices)[::-1], by) for form, by in forms)
     both = np.concatenate([re, im]), np.concatenate([-im, re])
     return ((*(host_slices(form, slices)[::-1] for form in both), scale),)
-
-
-def _twiddled(lines: Planes, dim: int, sign: int) -> Planes:
-    rows, columns = lines[0].shape[dim : dim + 2]
-    length = rows * columns
-    if length <= TABLE:
-        entries = table(rows, columns, length, sign, np.dtype(complex))
-        factors: Planes = (jnp.asarray(entries.real), jnp.asarray(entries.imag))
-    else:
-        c, b = jnp.arange(rows, dtype=jnp.uint32)[:, None], jnp.arange(columns, dtype=jnp.uint32)[None, :]
-        factors = roots(mulmod(c, b, length), length, sign, lines[0].dtype)
-    shape = tuple(n if d in (dim, dim + 1) else 1 for d, n in enumerate(lines[0].shape))
-    return times(lines, tuple(part.reshape(shape) for part in factors))

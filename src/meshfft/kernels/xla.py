@@ -20,6 +20,8 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from ..collectives.all_to_all import Grid
 from ..machine.chip import Chip, padded
 from ..machine.machine import Work
+from ..numerics.phases import mulmod, roots, table
+from ..numerics.split_complex import Planes, times
 from .base import Engine, Lines, Offer, Site, flops_of
 from .bluestein import chirp_fft, folds, is_awkward
 
@@ -33,6 +35,7 @@ MOVED_PASSES = 4  # for all of them on a GPU
 CACHED_PASSES, CACHED_BEHIND = 2, 8  # on a CPU, and for all dimensions behind; fitted to blocks of 30 kB to 2 MB
 BATCH_BYTES = 2**25  # a batch and its transform about fill the second-level cache of an H100 or H200
 COPIES = 5  # of a batch: sliced, in lines, transformed, transposed back, workspace
+TABLE = 2**16  # most points of a host table
 LIMIT = 2**31  # bound on positions, counted in 32 bits
 
 
@@ -132,6 +135,20 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
     return (length,) if low == 1 else (low, *balanced(length // low, side))
 
 
+def twiddled(lines: Planes, dim: int, sign: int) -> Planes:
+    """lines[r, c] exp(sign 2 pi i r c / N) along `dim` and the next dimension, of N points in all."""
+    rows, columns = lines[0].shape[dim : dim + 2]
+    length, real = rows * columns, lines[0].dtype
+    if length <= TABLE:
+        entries = table(rows, columns, length, sign, np.dtype(complex))
+        factors: Planes = (jnp.asarray(entries.real, real), jnp.asarray(entries.imag, real))
+    else:
+        c, b = jnp.arange(rows, dtype=jnp.uint32)[:, None], jnp.arange(columns, dtype=jnp.uint32)[None, :]
+        factors = roots(mulmod(c, b, length), length, sign, real)
+    shape = tuple(n if d in (dim, dim + 1) else 1 for d, n in enumerate(lines[0].shape))
+    return times(lines, tuple(part.reshape(shape) for part in factors))
+
+
 @functools.lru_cache(maxsize=1024)
 def stages(length: int, side: int) -> tuple[int, ...]:
     """Factors of products on a matrix unit; a chirp takes both directions over twice the points."""
@@ -162,14 +179,10 @@ class Batched(Engine[Array]):
         return dataclasses.replace(XLA.work(lines, itemsize, chip), memory_bytes=nbytes, peak_bytes=alive)
 
     def apply(self, block: Array, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Array:
-        return in_batches(block, dims, sign)
-
-
-def in_batches(block: Array, dims: tuple[int, ...], sign: int) -> Array:
-    dims = tuple(d for d in dims if block.shape[d] > 1)
-    for run in _runs(block.shape, dims, block.dtype.itemsize) if block.size else ():
-        block = _in_batches(block, *run, sign)
-    return block
+        dims = tuple(d for d in dims if block.shape[d] > 1)
+        for run in _runs(block.shape, dims, block.dtype.itemsize) if block.size else ():
+            block = _in_batches(block, *run, sign)
+        return block
 
 
 def fits(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> bool:

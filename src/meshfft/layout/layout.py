@@ -138,6 +138,10 @@ class Layout:
     def without(self, dims: Iterable[int]) -> "Layout":
         return self.along(sorted({*range(self.ndim)}.difference(dims)))
 
+    def cut_by(self, dim: int, cuts: Iterable[Cut]) -> "Layout":
+        """The layout with a dimension cut evenly by the axes of these cuts."""
+        return self.replace(dim, self.shape[dim], even_cuts(self.shape[dim], [cut[:2] for cut in cuts]))
+
     def insert(self, dim: int, size: int, cuts: Cuts) -> "Layout":
         return Layout((*self.shape[:dim], size, *self.shape[dim:]), (*self.cuts[:dim], cuts, *self.cuts[dim:]))
 

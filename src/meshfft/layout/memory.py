@@ -81,19 +81,14 @@ def room_of(x: object, mesh: AnyMesh | None) -> Room | None:
     """Memory of each device of an array."""
     if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
         return None
-    if mesh is None:
-        return _room_of(x.sharding) if isinstance(x, jax.Array) else None
-    return _room_on(mesh)
+    if mesh is not None:
+        return _room_over(mesh)
+    return _room_over(x.sharding) if isinstance(x, jax.Array) else None
 
 
-@functools.lru_cache(maxsize=64)
-def _room_of(sharding: Sharding) -> Room:
-    return room(tuple(sharding.device_set))
-
-
-@functools.lru_cache(maxsize=64)
-def _room_on(mesh: Mesh) -> Room:
-    return room(tuple(mesh.devices.flat))
+@functools.lru_cache(maxsize=128)
+def _room_over(where: Mesh | Sharding) -> Room:
+    return room(tuple(where.devices.flat if isinstance(where, Mesh) else where.device_set))
 
 
 def device_bytes(device: jax.Device) -> int:

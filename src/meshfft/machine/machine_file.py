@@ -13,20 +13,13 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .chip import HERE, Chip, Figure
 from .chips import chip_for
 
 RATES = ("vector", "memory", "link", "hop", "outer", "start")
 FACTS = {"platform": str, "kind": str, "devices": int, "domains": int, "torus": list, "rates": dict, "products": dict}
-
-
-class MachineFile(NamedTuple):
-    chip: Chip
-    devices: int
-    domains: int
-    torus: tuple[int, ...]  # chips of a domain along each axis; () without a torus
 
 
 def measured_chip(chip: Chip, rates: Mapping[str, float], products: Mapping[str, float], source: str) -> Chip:
@@ -36,8 +29,10 @@ def measured_chip(chip: Chip, rates: Mapping[str, float], products: Mapping[str,
     return dataclasses.replace(chip, **changed)
 
 
-def read_machine_file(path: Path) -> MachineFile:
-    """Raises OSError if it cannot be read, ValueError if it is no machine file."""
+def read_machine_file(path: Path) -> tuple[Chip, int, int, tuple[int, ...]]:
+    """The chip, devices, domains, and chips of a domain along each axis of its torus, if it has one.
+
+    Raises OSError if it cannot be read, ValueError if it is no machine file."""
     remedy = "give a file that meshfft measure wrote"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file: {remedy}")
@@ -56,13 +51,13 @@ def read_machine_file(path: Path) -> MachineFile:
             raise ValueError(f"{path} has {name} {value!r}, which is no rate: {remedy}")
     chip = chip_for(found["platform"], found["kind"])
     chip = measured_chip(chip, rates, products, f"meshfft measure, {found.get('made', 'date unknown')}")
-    return MachineFile(chip, found["devices"], found["domains"], tuple(found["torus"]))
+    return chip, found["devices"], found["domains"], tuple(found["torus"])
 
 
 def machine_text(record: Mapping[str, Any]) -> str:
     """The record as TOML: plain values, then tables, then lists of tables."""
     tables = {name: value for name, value in record.items() if isinstance(value, dict)}
-    lists = {name: value for name, value in record.items() if isinstance(value, list) and value and _rows(value)}
+    lists = {name: one for name, one in record.items() if isinstance(one, list) and one and isinstance(one[0], dict)}
     lines = ["# One device while all are at work: operations and bytes per second, and seconds."]
     lines += [f"{name} = {_value(value)}" for name, value in record.items() if name not in tables | lists]
     for name, values in tables.items():
@@ -71,10 +66,6 @@ def machine_text(record: Mapping[str, Any]) -> str:
         for row in rows:
             lines += ["", f"[[{name}]]", *(f"{key} = {_value(value)}" for key, value in row.items())]
     return "\n".join(lines) + "\n"
-
-
-def _rows(values: list[Any]) -> bool:
-    return all(isinstance(value, dict) for value in values)
 
 
 def _value(value: object) -> str:

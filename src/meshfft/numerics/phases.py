@@ -110,7 +110,17 @@ def limbs_for(real: DTypeLike) -> int:
 
 
 def of_turns(turns: Floats, limbs: int) -> Limbs:
-    return _fixed(turns, 0, limbs)
+    """Digits modulo a turn: exact floors of the magnitude, then two's complement."""
+    xp = _module(turns)
+    rest, words = xp.abs(turns) - xp.floor(xp.abs(turns)), []
+    for _ in range(limbs):
+        word = xp.zeros(turns.shape, "uint32")
+        for _ in range(32 // DIGIT):
+            rest = rest * np.array(2.0**DIGIT, turns.dtype)
+            word = (word << np.uint32(DIGIT)) | xp.floor(rest).astype("uint32")
+            rest = rest - xp.floor(rest)
+        words.append(word)
+    return _signed(turns, tuple(words))
 
 
 def of_radians(radians: Floats, limbs: int) -> Limbs:
@@ -144,21 +154,6 @@ def _multiple(values: Floats, fraction: int, exponent: int, integer_bits: int, l
     if digits > 32:
         product = add(product, times(high.astype("uint32"), tuple(window[1:])))
     return _signed(values, product[:limbs])
-
-
-def _fixed(values: Floats, integer_bits: int, limbs: int) -> Limbs:
-    """Digits: exact floors of the magnitude, then two's complement; drops bits above the integer bits."""
-    xp = _module(values)
-    rest = xp.abs(values) * np.array(2.0**-integer_bits, values.dtype)
-    rest, words = rest - xp.floor(rest), []
-    for _ in range(limbs):
-        word = xp.zeros(values.shape, "uint32")
-        for _ in range(32 // DIGIT):
-            rest = rest * np.array(2.0**DIGIT, values.dtype)
-            word = (word << np.uint32(DIGIT)) | xp.floor(rest).astype("uint32")
-            rest = rest - xp.floor(rest)
-        words.append(word)
-    return _signed(values, tuple(words))
 
 
 def _signed(values: Floats, words: Limbs) -> Limbs:

@@ -11,7 +11,7 @@ from jax import Array, lax
 from .chunks import in_chunks, in_runs
 from .dtypes import SHORT_TERMS, Dot
 from .slices import SlicedProduct, Terms
-from .split_complex import Planes
+from .split_complex import Planes, resize, unfolded
 
 TERMS = 128  # matrix columns multiplied at once on the CPU
 GROUP = 32  # columns of these per float sum
@@ -140,12 +140,8 @@ def planes_of(sums: Sums) -> Planes:
 
 
 def _grouped(x: Array, dim: int, size: int) -> Array:
-    n = x.shape[dim]
-    many = max(1, -(-n // size))
-    size = min(size, n)
-    short = many * size - n
-    x = jnp.pad(x, [(0, short if d == dim else 0) for d in range(x.ndim)]) if short else x
-    return x.reshape(*x.shape[:dim], many, size, *x.shape[dim + 1 :])
+    many = max(1, -(-x.shape[dim] // size))
+    return unfolded(resize(x, dim, many * min(size, x.shape[dim])), dim, many)
 
 
 def _in_pairs(parts: list[Array]) -> Array:

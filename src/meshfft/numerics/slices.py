@@ -72,14 +72,12 @@ class SlicedProduct(NamedTuple):
             return *map(_of_all_weights, digits), scale
         return *(jnp.concatenate(list(each), 1) if self.long else each for each in digits), scale
 
-    def parts(self, matrix: Array) -> Terms:
-        (digits,), scale = self.sliced((matrix,), 1)
-        return _stacked(digits)[::-1], scale
+    def parts(self, *matrices: Array) -> Terms:
+        digits, scale = self.sliced(matrices, 1)
+        return *(_stacked(each)[::-1] for each in digits), scale
 
     def complex_parts(self, re: Array, im: Array) -> Terms:
-        both = jnp.concatenate([re, im]), jnp.concatenate([-im, re])
-        digits, scale = self.sliced(both, 1)
-        return *(_stacked(each)[::-1] for each in digits), scale
+        return self.parts(jnp.concatenate([re, im]), jnp.concatenate([-im, re]))
 
     def sliced(self, arrays: Terms, axis: int) -> tuple[tuple[Terms | Array, ...], Array]:
         """Int8 slices, largest first, and the arrays' shared power of two; NaN for lines without one."""

@@ -71,11 +71,10 @@ def folded(block: Array, dim: int) -> Array:
 
 def resize(block: Array, dim: int, size: int) -> Array:
     """Crops a dimension, or pads it with zeros at the tail."""
-    if size == block.shape[dim]:  # a slice less to compile
-        return block
-    kept = lax.slice_in_dim(block, 0, min(size, block.shape[dim]), axis=dim)
-    widths = [(0, size - kept.shape[dim] if d == dim else 0) for d in range(block.ndim)]
-    return jnp.pad(kept, widths) if size > kept.shape[dim] else kept
+    more = size - block.shape[dim]
+    if more <= 0:  # a slice less to compile
+        return lax.slice_in_dim(block, 0, size, axis=dim) if more else block
+    return lax.pad(block, jnp.zeros((), block.dtype), [(0, more if d == dim else 0, 0) for d in range(block.ndim)])
 
 
 def resize_lowest(block: Array, dim: int, size: int) -> Array:

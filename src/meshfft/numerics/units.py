@@ -29,7 +29,7 @@ def plain(value: float, digits: int = 2) -> str:
     return text.rstrip("0").rstrip(".") if decimals else text
 
 
-def bound(value: float, digits: int = 2) -> str:
+def bound(value: float) -> str:
     """An upper bound rounded up: 0.00025 for 2.44e-4."""
-    upward = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING)
-    return plain(float(upward.create_decimal_from_float(value)), digits)
+    upward = decimal.Context(prec=2, rounding=decimal.ROUND_CEILING)
+    return plain(float(upward.create_decimal_from_float(value)))

@@ -69,9 +69,8 @@ def applied(
     results = in_turn(program, stored, operands)
     if any(map(on_host, stored)):  # the program reads memory that the caller may write to
         results[0].block_until_ready()
-    if begun:
-        _tell(time.perf_counter() - begun[0])
-        begun.clear()
+    if begun and (seconds := time.perf_counter() - begun.pop()) >= SLOW:
+        LOG.info("compiled in %.1f s; further calls on such arrays use the same program", seconds)
     return tuple([padded(y, walk.end, home or mesh, first) for y in results])
 
 
@@ -167,11 +166,6 @@ def _program(
         return walked(arrays, walk, mesh, planes, operands)
 
     return jax.jit(run, donate_argnums=(0,) if donate else (), compiler_options=dict(options) or None), begun
-
-
-def _tell(seconds: float) -> None:
-    if seconds >= SLOW:
-        LOG.info("compiled in %.1f s; further calls on such arrays use the same program", seconds)
 
 
 def walked(

@@ -10,7 +10,6 @@ differentiated implicitly, are exact to every order.
 """
 
 import functools
-import itertools
 import math
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ import numpy as np
 from jax import Array, lax
 
 from ..layout.in_flight import in_turn
-from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, line_shape, mapped_axes
+from ..layout.layout import AnyMesh, Layout, axis_sizes, line_shape, mapped_axes
 from ..layout.placement import local_slice, reshard
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
@@ -29,7 +28,7 @@ from ..operators.conjugate_gradients import about_the_circle, eigenvalues, embed
 from ..operators.points import Points
 from ..operators.transform import Transform, transform_of
 from ..steps.problem import Options, Problem
-from ..walks.choice import find_walk, moves
+from ..walks.choice import find_walk, moves, spread
 from ..walks.walk import Walk
 from .execute import furnish, sound_walk, walked
 from .primitive import Operands
@@ -95,16 +94,10 @@ def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
     mapped, cuts = mapped_axes(mesh), layout.cuts[dim]
     if layout.parts[dim] == 1 or (mapped and mapped != set(axis_sizes(mesh))):
         return layout  # mapped axes cut first, which not every layout allows
-    free, best = layout.replace(dim, layout.shape[dim], ()), layout
-    least = PADDED * math.prod(layout.shape) + 1
-    for targets in itertools.product([d for d in range(layout.ndim) if d != dim], repeat=len(cuts)):
-        reached = free
-        for to, cut in zip(targets, cuts, strict=True):
-            names = [(one.axis, one.parts) for one in (*reached.cuts[to], cut)]
-            reached = reached.replace(to, layout.shape[to], even_cuts(layout.shape[to], names))
-        if math.prod(reached.storage) < least:
-            best, least = reached, math.prod(reached.storage)
-    return best
+    free, most = layout.replace(dim, layout.shape[dim], ()), PADDED * math.prod(layout.shape)
+    others = [d for d in range(layout.ndim) if d != dim]
+    found = [one for one in spread(free, cuts, others) if math.prod(one.storage) <= most]
+    return min(found, key=lambda one: math.prod(one.storage), default=layout)
 
 
 @functools.partial(jax.jit, static_argnums=2)

@@ -18,7 +18,6 @@ from ..machine.machine import Machine, Seconds, Work
 from ..machine.topology import mesh_call
 from ..numerics.dtypes import Dot
 from ..numerics.units import bound, plain, quantity
-from ..walks.walk import Walk
 
 WIDTH = 80
 HEADS = ("step", "layout after", "sent", "hops", "flops", "peak")
@@ -89,21 +88,6 @@ def title(plan: Any, keys: Mapping[str, str] = MappingProxyType({})) -> str:
     back = " to " + " x ".join(map(str, plan.out_shape)) if retyped or plan.shape != plan.out_shape else ""
     cells = f" with margins of {' x '.join(map(str, plan.margin))}" if any(plan.margin) else ""
     return f"{plan.transform.name} of {there}{back} {plan.out_dtype.name}{cells}, mesh {mesh}"
-
-
-def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | None) -> list[tuple[str, ...]]:
-    """A walk's steps with the layout after each, and per device: bytes sent, hops, flops, peak memory.
-
-    With `keys` mesh axes have these letters.
-    """
-    done: frozenset[int] = frozenset()
-    start = relabelled(walk.start, keys or {})
-    rows: list[tuple[str, ...]] = [HEADS, ("start", start.label(), "", "", "", "")]
-    for (step, before), after, work in zip(walk.pairs, walk.layouts[1:], walk.works(itemsize, chip), strict=True):
-        done = done.union(step.dims) if after.ndim == before.ndim else frozenset()  # points have none of its dimensions
-        name = step.name(before) if keys is None else brief(step.name(before))
-        rows.append((name, relabelled(after, keys or {}).label(done), *_counts(work)))
-    return [*rows, ("per device", "", *_counts(walk.work(itemsize, chip)))]
 
 
 def ruled(rows: Sequence[Sequence[str]]) -> str:
@@ -232,7 +216,19 @@ def _error(plan: Any) -> str:
 
 
 def _rows_of(plan: Any, keys: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
-    return walk_rows(plan.walk, plan.dtype.itemsize, plan.machine.chip, keys)
+    """A walk's steps with the layout after each, and per device: bytes sent, hops, flops, peak memory.
+
+    With `keys` mesh axes have these letters.
+    """
+    walk, itemsize, chip = plan.walk, plan.dtype.itemsize, plan.machine.chip
+    done: frozenset[int] = frozenset()
+    start = relabelled(walk.start, keys or {})
+    rows: list[tuple[str, ...]] = [HEADS, ("start", start.label(), "", "", "", "")]
+    for (step, before), after, work in zip(walk.pairs, walk.layouts[1:], walk.works(itemsize, chip), strict=True):
+        done = done.union(step.dims) if after.ndim == before.ndim else frozenset()  # points have none of its dimensions
+        name = step.name(before) if keys is None else brief(step.name(before))
+        rows.append((name, relabelled(after, keys or {}).label(done), *_counts(work)))
+    return [*rows, ("per device", "", *_counts(walk.work(itemsize, chip)))]
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 
@@ -152,10 +152,6 @@ class Takes(Step):
             """Its operand's index in the walk, if it needs one."""
 
     @abc.abstractmethod
-    def at_slot(self, slot: int) -> "Takes":
-        """The step with its operand in another slot."""
-
-    @abc.abstractmethod
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
         """The operand as devices store it, only the local part along mapped axes."""
 
@@ -248,7 +244,8 @@ def slot_of(step: Step) -> int | None:
 
 
 def at_slot(step: Step, slot: int) -> Step:
-    return step.takes.at_slot(slot) if step.takes and slot_of(step) is not None else step
+    """The step with its operand, if it takes one, in another slot."""
+    return step if slot_of(step) is None else dataclasses.replace(cast(Any, step), slot=slot)
 
 
 def names(dims: tuple[int, ...], layout: Layout) -> str:

@@ -113,7 +113,7 @@ class Exchange(Wired, Chunked):
 
     @property
     def wires(self) -> tuple[Wire, ...]:
-        return super().wires if self.near is None else (self.near, *super().wires)
+        return (self.wire,) if self.near is None else (self.near, self.wire)
 
     def joint(self, layout: Layout) -> bool:
         return self.lossy or self.near is not None

@@ -76,10 +76,6 @@ class LocalFFT(Chunked, Kernels):
     def sender(self) -> Sender | None:
         return self.engine if isinstance(self.engine, Sender) else None
 
-    @property
-    def in_cache(self) -> bool:
-        return self.engine.chunked
-
     def error(self, layout: Layout, itemsize: int) -> Error:
         return Error.of_all(self.engine.error(length, itemsize) for length in self.lengths)
 
@@ -88,7 +84,7 @@ class LocalFFT(Chunked, Kernels):
 
     def fuse(self, before: Step | None, after: Step | None) -> "LocalFFT":
         """A chunked engine works on the finer grid of its two neighbours."""
-        if not self.in_cache:
+        if not self.engine.chunked:
             return self
         joined, cut = (step.chunked.grids if step and step.chunked else ((), ()) for step in (before, after))
         finest = max(joined[1], cut[0], key=count)

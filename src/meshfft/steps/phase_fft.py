@@ -258,11 +258,11 @@ def line_length(length: int, parts: int, by_slices: bool = False) -> int:
     return length if fits else parts * padded_length(-(-(2 * length - 1) // parts))
 
 
-def weighted(block: Array, matrix: HalfRoots, layout: Layout, dim: int) -> Array:
+def weighted(block: B, matrix: HalfRoots, layout: Layout, dim: int) -> B:
     if not matrix.weighted:
         return block
-    weights = matrix.weights(_at(layout, dim)).astype(block.real.dtype)
-    return scaled(block, weights.reshape(line_shape(dim, block.ndim)))
+    weights = matrix.weights(_at(layout, dim)).reshape(line_shape(dim, layout.ndim))
+    return jax.tree.map(lambda part: scaled(part, weights.astype(part.real.dtype)), block)
 
 
 def _is_whole(target: Layout, dim: int, many: int) -> bool:

@@ -5,7 +5,6 @@ import functools
 import math
 from collections.abc import Iterator
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
@@ -22,7 +21,7 @@ from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..numerics.dtypes import Error
 from ..numerics.phases import MAX_LENGTH, roots
-from ..numerics.split_complex import Block, in_complex, join, resize, resize_each, scaled, split
+from ..numerics.split_complex import Block, in_complex, join, resize, resize_each, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from .base import Kernels, MatrixStep, names
 from .local_fft import local_roots
@@ -69,10 +68,12 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         block, sign = resize_each(block, self.dims, (*self.lengths[:-1], self.matrix.columns)), self.matrix.sign
+        half = layout.resize(self.dim, self.matrix.half)
         if self.matrix.onto_real:
-            done = self.engine.real(self._weighted(block), self.dims, self.matrix.length, sign)
+            block = weighted(block, self.matrix, half, self.dim)
+            done = self.engine.real(block, self.dims, self.matrix.length, sign)
         else:
-            done = self._weighted(self.engine.half(block, self.dims, sign))
+            done = weighted(self.engine.half(block, self.dims, sign), self.matrix, half, self.dim)
         return resize_each(done, self.dims, self.sizes)
 
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
@@ -81,16 +82,6 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
     def _lines(self, layout: Layout) -> Lines:
         onto_real = self.matrix.onto_real
         return Lines((self.after(layout) if onto_real else layout).block, self.dims, self.lengths, onto_real)
-
-    def _weighted(self, block: Block) -> Block:
-        if not self.matrix.weighted:
-            return block
-        weights = self.matrix.weights(jnp.arange(self.matrix.half))
-
-        def by(part: Array) -> Array:
-            return scaled(part, weights.astype(part.real.dtype).reshape(line_shape(self.dim, part.ndim)))
-
-        return jax.tree.map(by, block)
 
     def name(self, layout: Layout) -> str:
         return f"{'real from' if self.matrix.onto_real else 'real'} fft {names(self.dims, layout)} ({self.engine.name})"
@@ -119,7 +110,8 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
     @property
     def packed(self) -> PhaseFFT:
         pairs = self.matrix.length // 2
-        return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,), pairs).with_wire_of(self)
+        roots_of_pairs = Roots(pairs, self.matrix.sign, pairs, pairs)
+        return PhaseFFT(self.dims, roots_of_pairs, (pairs,), pairs, wire=self.wire)
 
     def passages(self, layout: Layout) -> float:
         """1.5 times the packed transform's, since mirrored numbers are added; they are also sent twice more."""

@@ -163,9 +163,6 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
     def _ends(self, layout: Layout) -> tuple[Layout, Layout]:
         return (layout, self.after(layout)) if self.transposed else (self.after(layout), layout)
 
-    def at_slot(self, slot: int) -> "RingDense":
-        return dataclasses.replace(self, slot=slot)
-
     def tabled(self, sources: tuple[object, ...], slot: int) -> tuple["RingDense", np.ndarray] | None:
         source = self.matrix if self.slot is None else sources[self.slot]
         terms = None if self.transposed else table(source, self.matrix, self.dot)

@@ -34,10 +34,6 @@ class Wired(Sends):
         return self.lossy
 
     @property
-    def wires(self) -> tuple[Wire, ...]:
-        return (self.wire,)
-
-    @property
     def lossy(self) -> bool:
         return self.wire.lossy
 
@@ -62,9 +58,6 @@ class Wired(Sends):
     def over_wire(self, send: Callable[P, T]) -> Callable[P, T]:
         taking: Callable[..., T] = send
         return cast(Callable[P, T], functools.partial(taking, wire=self.wire))
-
-    def with_wire_of(self, other: "Wired") -> Self:
-        return dataclasses.replace(self, wire=other.wire)
 
     def with_room(self, room: int) -> Self:
         """The step with fast memory of `room` bytes for coding kernels."""

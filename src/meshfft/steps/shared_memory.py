@@ -274,7 +274,7 @@ def _onto(goal: Layout, layout: Layout, dim: int, axes: int) -> tuple[AxisMove, 
 
 def _by_fft(problem: Problem, layout: Layout, lines: dict[int, Matrix]) -> Iterator[tuple[Step, ...]]:
     """One step for all lines. XLA's engine would copy a chunk, but real lines have no other."""
-    in_cache = (local for local in LocalFFT.offers(problem, layout, lines) if local.in_cache)
+    in_cache = (local for local in LocalFFT.offers(problem, layout, lines) if local.engine.chunked)
     for local in itertools.chain(in_cache, RealFFT.offers(problem, layout, lines)):
         if set(local.dims) == set(lines):
             yield (local,)

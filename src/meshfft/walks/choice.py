@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec, resized
+from ..layout.layout import Cut, Layout, Spec, from_spec, resized
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..numerics.phases import MAX_LENGTH
@@ -54,9 +54,9 @@ def _cheapest(problem: Problem) -> Walk:
         goals = [None] if evades or problem.ending is not None else [natural, None]
     else:
         goals = [*_evasive(natural)] or [None] if evades else [natural]
-    problems = [dataclasses.replace(problem, goal=goal, even=even) for goal in goals]
-    rank = problem.options.rank
-    paths = [steps for one in problems for steps in _paths(one, rank)]
+    rank, plain = problem.options.rank, problem.options._replace(rank=0)
+    problems = [dataclasses.replace(problem, goal=goal, even=even, options=plain) for goal in goals]
+    paths = [steps for one in problems for steps in _ranked(one, -(-rank // AT_ONCE))]  # one search finds several ranks
     if not paths and even:  # the result is padded, and cut like the input
         return _cheapest(dataclasses.replace(problem, even=False, ending=None))
     if not paths:
@@ -70,11 +70,6 @@ def _cheapest(problem: Problem) -> Walk:
 
 def price_of(walk: Walk, machine: Machine, itemsize: int) -> float:
     return sum(map(machine.price, walk.works(itemsize, machine.chip)))
-
-
-def _paths(problem: Problem, rank: int) -> list[tuple[Step, ...]]:
-    """Paths that include the one of this rank; one search finds several ranks."""
-    return _ranked(dataclasses.replace(problem, options=problem.options._replace(rank=0)), -(-rank // AT_ONCE))
 
 
 @functools.lru_cache(maxsize=64)
@@ -161,13 +156,18 @@ def _evasive(layout: Layout) -> list[Layout]:
     for dim, cuts in enumerate(layout.cuts):
         kept = _kept(layout.shape[dim], cuts)
         moving, layout = [*moving, *cuts[kept:]], layout.replace(dim, layout.shape[dim], cuts[:kept])
-    before = (_cut_by(layout, dim, (*moving, *cuts)) for dim, cuts in enumerate(layout.cuts) if cuts)
+    before = (layout.cut_by(dim, (*moving, *cuts)) for dim, cuts in enumerate(layout.cuts) if cuts)
     if outermost := [one for one in before if one.even]:
         return outermost
-    anywhere = [layout]
-    for cut in moving:
-        anywhere = [_cut_by(one, d, (*one.cuts[d], cut)) for one in anywhere for d in range(layout.ndim)]
-    return [one for one in anywhere if one.even]
+    return [one for one in spread(layout, moving, range(layout.ndim)) if one.even]
+
+
+def spread(layout: Layout, cuts: Sequence[Cut], dims: Sequence[int]) -> list[Layout]:
+    """Every layout with these axes as innermost cuts of some of the dimensions."""
+    found = [layout]
+    for cut in cuts:
+        found = [one.cut_by(d, (*one.cuts[d], cut)) for one in found for d in dims]
+    return found
 
 
 def _kept(size: int, cuts: Sequence[Cut]) -> int:
@@ -184,17 +184,11 @@ def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str
         if dim != halved and len(steps) == 1:
             moved, stayed = cuts[: steps[0]], cuts[steps[0] :]
             returned = (*layout.cuts[halved], *moved)
-            real = _cut_by(_cut_by(layout, dim, stayed), halved, returned)
+            real = layout.cut_by(dim, stayed).cut_by(halved, returned)
             half = spectrum.shape[halved]
             had_to = half == real.shape[halved] // 2 + 1 and _kept(half, returned) == len(layout.cuts[halved])
             return real if real.even and had_to else None
     return None
-
-
-def _cut_by(layout: Layout, dim: int, cuts: Sequence[Cut]) -> Layout:
-    """The layout with a dimension cut evenly by these axes."""
-    size = layout.shape[dim]
-    return layout.replace(dim, size, even_cuts(size, [(cut.axis, cut.parts) for cut in cuts]))
 
 
 def _no_walk(problem: Problem) -> str:

@@ -186,11 +186,9 @@ def _wanted(problem: Problem, layout: Layout) -> bool:
 
 
 def _price(problem: Problem, layout: Layout, steps: tuple[Step, ...]) -> float:
-    seconds, itemsize = 0.0, problem.bytes_at({})
-    for step in steps:
-        seconds += problem.machine.price(step.work(layout, itemsize, problem.machine.chip))
-        layout = step.after(layout)
-    return seconds
+    itemsize, chip = problem.bytes_at({}), problem.machine.chip
+    works = (step.work(at, itemsize, chip) for step, at in zip(steps, reached(layout, steps), strict=False))
+    return sum(map(problem.machine.price, works))
 
 
 class _Ahead:

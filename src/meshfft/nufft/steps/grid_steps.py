@@ -121,8 +121,6 @@ class TileBalance(TakesTables, Wired):
     tile: tuple[int, ...]  # cells of a tile, with halo
     rows: int
     places: tuple[tuple[int, ...], ...]  # first cells of received tiles, in the block with rows
-    _: dataclasses.KW_ONLY
-    slot: int | None = 1
 
     def after(self, layout: Layout) -> Layout:
         first, rows = self.along[0], -self.rows if self.transposed else self.rows

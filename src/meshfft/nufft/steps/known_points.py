@@ -120,8 +120,6 @@ class ValueExchange(TakesTables, Wired):
     slots: Layout  # of values in the plan's order, without batch
     points: Layout
     most: tuple[int, ...]  # values of a pair of devices, in each all-to-all on the way home
-    _: dataclasses.KW_ONLY
-    slot: int | None = 0
 
     @property
     def axes(self) -> tuple[str, ...]:

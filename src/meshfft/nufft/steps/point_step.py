@@ -27,30 +27,22 @@ from ...numerics import phases
 from ...numerics.phases import Limbs
 from ...numerics.split_complex import B, Block, Planes, in_complex
 from ...operators.matrices import Logarithm, limbs_of
-from ...steps.base import Step, Takes, names
+from ...steps.base import Takes, names
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Reversible(Step):
-    """A step whose transpose has the same class. Abstract."""
+class TakesTables(Takes):
+    """A step with an operand, whose transpose has the same class. Abstract."""
 
     _: dataclasses.KW_ONLY
     transposed: bool = False
+    slot: int | None = 0
     dims: ClassVar[tuple[int, ...]] = ()
 
     def transpose(self, layout: Layout) -> Self:
         return dataclasses.replace(self, transposed=not self.transposed)
-
-
-@dataclasses.dataclass(frozen=True)
-class TakesTables(Reversible, Takes):
-    _: dataclasses.KW_ONLY
-    slot: int | None = 0
-
-    def at_slot(self, slot: int) -> Self:
-        return dataclasses.replace(self, slot=slot)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +54,6 @@ class PointStep(TakesTables):
     points: Layout  # of the values, without batch dimensions
     _: dataclasses.KW_ONLY
     sign: int = -1
-    slot: int | None = 0
 
     def after(self, layout: Layout) -> Layout:
         return self.ends(layout)[0 if self.transposed else 1]

@@ -22,9 +22,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from . import memory
 from .along import MANY_REGISTERS, PITCH, FFTLine, last_pass, passes
 from .blocks import Blocked, Kernel, rounded
-from .memory import Index, Indices, Ref, Refs, loop, start
+from .memory import Index, LineSpan, Ref, Refs, loop, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, in_planes, radices, roots, times
 
 AT_ONCE = 2  # tiles that are transposed and transformed together
@@ -90,21 +91,17 @@ def _over_registers(line: LongLine, table: Ref, weights: Ref, source: Refs, betw
     over = line.lines[0]
     last = len(over.radices) - 1
 
-    def at(p: int, i: Index, eight: int) -> tuple[Refs, Indices]:
+    def at(p: int, i: Index, eight: int) -> tuple[Refs, LineSpan, Index]:
         if p == 0:
-            return source, (pl.ds(SUBLANES * eight, SUBLANES), start(i, LANES))
-        memory, rows = (target, between)[(last + 1 - p) % 2], i * (line.block if p <= last else line.apart)
-        return memory, (pl.ds(rows + SUBLANES * eight, SUBLANES), slice(None))
+            return source, pl.ds(SUBLANES * eight, SUBLANES), i
+        refs, rows = (target, between)[(last + 1 - p) % 2], i * (line.block if p <= last else line.apart)
+        return refs, pl.ds(rows + SUBLANES * eight, SUBLANES), 0
 
     def load(p: int, i: Index, eight: int) -> Pair:
-        refs, place = at(p, i, eight)
-        return refs[0][place], refs[1][place]
+        return memory.load(*at(p, i, eight))
 
     def store(p: int, i: Index, eight: int, value: Pair) -> None:
-        if p == last:
-            value = times(value, _row(weights, i))
-        refs, place = at(p + 1, i, eight)
-        _put(refs, place, value)
+        memory.store(*at(p + 1, i, eight), times(value, _row(weights, i)) if p == last else value)
 
     passes(over, table, load, store, range(line.block // SUBLANES))
 
@@ -115,11 +112,12 @@ def _over_lanes(line: LongLine, table: Ref, source: Refs, target: Refs) -> None:
 
     def eight(g: Index) -> None:
         for begin in range(0, line.block, groups):
-            x = [_strided(source, g * SUBLANES * line.apart + r, line.apart) for r in range(begin, begin + groups)]
+            firsts = (g * SUBLANES * line.apart + r for r in range(begin, begin + groups))
+            x = [memory.load(source, pl.ds(first, SUBLANES, stride=line.apart), 0) for first in firsts]
             for u, y in enumerate(dft(_swapped(x, LANES // groups), line.sign)):
                 y = times(y, _row(table, u)) if u else y
                 first = pl.multiple_of(begin * many + u * many + g * SUBLANES, SUBLANES)
-                _put(target, (pl.ds(first, SUBLANES), slice(None)), y)
+                memory.store(target, pl.ds(first, SUBLANES), 0, y)
 
     loop(many // SUBLANES, lambda g: eight(jnp.int32(g)))
 
@@ -142,20 +140,19 @@ def _over_rows(line: LongLine, tables: Sequence[Ref], source: Refs, tiles: Refs,
     def line_of(first: Index, r: int) -> None:
         def load(p: int, i: Index, j: int) -> Pair:
             rows = pl.ds(pl.multiple_of(j * LANES + r * over.length + i * SUBLANES, SUBLANES), SUBLANES)
-            return tiles[0][rows, :], tiles[1][rows, :]
+            return memory.load(tiles, rows, 0)
 
         def store(p: int, i: Index, j: int, value: Pair) -> None:
-            _put(tiles, (pl.ds(pitched + j * apart + i * PITCH, SUBLANES), slice(None)), value)
+            memory.store(tiles, pl.ds(pitched + j * apart + i * PITCH, SUBLANES), 0, value)
 
         def read(rows: Index, j: int) -> Pair:
-            return _strided(tiles, rows + pitched + j * apart, PITCH)
+            return memory.load(tiles, pl.ds(rows + pitched + j * apart, SUBLANES, stride=PITCH), 0)
 
         def put(q: int, k: Index, j: int, value: Whole) -> None:
             index = first * many + j
             own, tile = lax.div(index, np.int32(per_set)), lax.rem(index, np.int32(per_set))
             begin = (over.row_of(q, k) * per_set + tile) * line.apart + own * line.groups + r
-            rows = pl.ds(begin, value[0].shape[0], stride=per_set * line.apart)
-            _put(target, (rows, slice(None)), value)
+            memory.store(target, pl.ds(begin, value[0].shape[0], stride=per_set * line.apart), 0, value)
 
         passes(over, tables[0], load, store, range(many))
         last_pass(over, tables[1], read, put, range(many))
@@ -191,15 +188,5 @@ def _swapped(x: Sequence[Pair], width: int) -> list[Pair]:
     return list(zip(*planes, strict=True))
 
 
-def _strided(refs: Refs, begin: Index, stride: int) -> Pair:
-    rows = pl.ds(begin, SUBLANES, stride=stride)
-    return refs[0][rows, :], refs[1][rows, :]
-
-
 def _row(table: Ref, k: Index) -> Whole:
     return table[0, pl.ds(k, 1), :], table[1, pl.ds(k, 1), :]
-
-
-def _put(refs: Refs, place: Indices, value: Pair) -> None:
-    for ref, part in zip(refs, value, strict=True):
-        ref[place] = part
