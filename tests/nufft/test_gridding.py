@@ -143,7 +143,7 @@ def test_a_form_fits_its_block_and_has_a_price(platform: str, block: tuple[int, 
     form = chosen(fitted(4, 2.0), 0, block, platform)
     assert form.kind in gridding.KINDS and len(form.tile) == len(block)
     assert all(t <= b for t, b in zip(form.tile, block, strict=True))
-    one, many = (np.array(cost(form, 1000, len(block), coils, 8, platform)) for coils in (1, 8))
+    one, many = (np.array(cost(form, 1000, coils, 8)) for coils in (1, 8))
     assert (many > one).all() and (many <= 8 * one).all()
 
 

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from ..layout.layout import resized
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed
 from ..nufft.inverse import Limits
-from ..nufft.planning import at_points, solved_at_points
+from ..nufft.planning import solved_at_points, sum_plan
 from ..nufft.points import Scattered
 from ..numerics.dtypes import real_dtype
 from ..operators.operands import BlockMatrix, entries, matrix_of, sampled, sources_of
@@ -85,7 +85,7 @@ def kdftn(
     """
     options, request = options_of(how, RingHow), read(x, how.get("spec"))
     if isinstance(points, Scattered):
-        return at_points(request, points, axes, norm, options)
+        return sum_plan(request.setting, points, axes, norm, options).execute(request)
     dims, _ = resolve_once(request.shape, None, axes)
     chosen = entries(points, dims)
     transform = sampled(request.shape, dims, chosen, norm, options.dtype(request.setting.dtype))

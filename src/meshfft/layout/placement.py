@@ -106,7 +106,7 @@ def varies_over(value: object) -> frozenset[str]:
     return frozenset(jax.typeof(value).manual_axis_type.varying)
 
 
-def to_host(y: ArrayLike) -> np.ndarray:
+def to_host(y: ArrayLike | Sequence[object]) -> np.ndarray:
     """A NumPy array, in all processes that hold shards, RUN bytes at a time."""
     if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable:
         return np.asarray(y)

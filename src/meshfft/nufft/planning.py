@@ -15,7 +15,6 @@ import numpy as np
 
 from ..layout.layout import Layout, Spec, mapped_axes
 from ..layout.memory import check_blocks
-from ..layout.padded_array import Transformed
 from ..numerics.dtypes import check_reached, real_dtype
 from ..operators.operands import DeviceTables
 from ..plans.execute import tried
@@ -195,13 +194,6 @@ def _unit(points: Scattered) -> str | None:
     return None if points.known else points.unit
 
 
-def at_points(
-    request: Request, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
-) -> Transformed:
-    """The sum itself, for `kdftn`."""
-    return _sum_plan(request.setting, points, axes, norm, options).execute(request)
-
-
 @planned.register(Scattered)
 def _planned(points: Scattered, setting: Setting, definition: Definition, options: Options) -> Plan:
     """The sum itself, for `mf.plan`."""
@@ -212,12 +204,13 @@ def _planned(points: Scattered, setting: Setting, definition: Definition, option
         raise ValueError(f"Scattered points go without {wrong[0]}: leave it out")
     if options.method not in ("auto", "kdft"):
         raise ValueError(f"Scattered points need dense products: use method='auto' or 'kdft', not {options.method!r}")
-    return _sum_plan(setting, points, definition.axes, definition.norm, options)
+    return sum_plan(setting, points, definition.axes, definition.norm, options)
 
 
-def _sum_plan(
+def sum_plan(
     setting: Setting, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
 ) -> Plan:
+    """A plan of the sum itself, for `kdftn`."""
     check_options(options)
     spec = options.out_spec
     dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, setting.machine.chip)

@@ -93,7 +93,7 @@ class Scattered:
         """Nonzero points of the z-plane in each dimension, complex, of shape
         (..., d); rounding and radii near 1 as for `Points.z`.
         """
-        values: Any = z if isinstance(z, Tracer) else np.asarray(to_host(z) if isinstance(z, Array) else z)
+        values: Any = z if isinstance(z, Tracer) else to_host(z)
         if isinstance(values, Tracer):
             return Scattered(jnp.angle(values), "radians", jnp.log(jnp.abs(values)))
         _received(np.zeros(values.shape))  # checks the shape
@@ -251,7 +251,7 @@ def _with_radius(coords: Floats, unit: Unit, radius: PointValues | None) -> Scat
         return Scattered(coords, unit)
     if isinstance(radius, Tracer) or isinstance(coords, Tracer):
         return Scattered(coords, unit, jnp.broadcast_to(jnp.log(jnp.asarray(radius)), coords.shape))
-    given = np.asarray(to_host(radius) if isinstance(radius, Array) else radius)
+    given = to_host(radius)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"radius is {given.dtype}: give positive real numbers")
     parts = of_radii(given)
@@ -266,8 +266,7 @@ def _with_radius(coords: Floats, unit: Unit, radius: PointValues | None) -> Scat
 def _received(coords: PointValues) -> Floats:
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")
-    held = to_host(coords) if isinstance(coords, Array) and not isinstance(coords, Tracer) else coords
-    values: Floats = held if isinstance(held, Tracer) else np.asarray(held)
+    values: Floats = coords if isinstance(coords, Tracer) else to_host(coords)
     if values.dtype.kind not in "iuf":
         raise TypeError(f"coords are {values.dtype}: give real numbers, of shape (..., d)")
     if values.ndim < 2 or values.shape[-1] == 0:

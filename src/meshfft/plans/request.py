@@ -181,7 +181,7 @@ def on_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
 
 
 def on_seen_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
-    """A function of an array whose cuts set the result's shape: not deferred."""
+    """A function that sees its array's cuts, as those of the result follow from them: not deferred."""
     return cast(OnArrays[P, PlanePair], function)
 
 

@@ -11,7 +11,6 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Unpack
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -120,8 +119,7 @@ def _called(a: AnyArray, b: AnyArray, axes: Ints, mode: str, how: FieldHow, conj
     check_all_mapped(setting.mesh, start, "convolutions")
     dims, lengths = resolve_once(start.shape, None, axes)
     place, shape = place_of(second, first, dims, setting)
-    with jax.numpy_dtype_promotion("standard"):
-        dtype = promoted(first.dtype, second.dtype)
+    dtype = promoted(first.dtype, second.dtype)
     lacking = start.ndim - len(shape)
     extents = {d: _extent(mode, d, n, shape[d - lacking], start.parts[d]) for d, n in zip(dims, lengths, strict=True)}
     array, plan = field(first.astype(dtype), dims, options, spec, s=[extents[d].points for d in dims])

@@ -44,14 +44,14 @@ class _Loan(NamedTuple):
     start: np.ndarray  # first cells (tiles, d), in the owner's block
 
 
-def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL) -> Lent:
+def lend(placed: Placed, reach: int, block: tuple[int, ...]) -> Lent:
     """Lends chunks until no device has much more than the mean number.
 
     A point touches up to `reach` cells along each dimension; `block` is the shape of a device's block with halo.
     """
     tables, devices = placed.tables, len(placed.tables.count)
     each, chunk = tables.start.shape[1], placed.chunk
-    rounds = _rounds(_loans(tables, goal))
+    rounds = _rounds(_loans(tables))
     depth = np.cumsum([0, *(max(len(loan.start) for loan in loans) for loans in rounds)])
     kept = np.arange(each) < tables.count[:, None]
     taken: list[list[np.ndarray]] = [[np.zeros((2, 0), np.int64)] for _ in range(devices)]
@@ -82,9 +82,9 @@ def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple
     return bands * cells[0], index * np.array(cells) + np.array([block[0], *[0] * len(beside)])
 
 
-def _loans(tables: Tables[np.ndarray], goal: float) -> list[_Loan]:
+def _loans(tables: Tables[np.ndarray]) -> list[_Loan]:
     mean = tables.count.mean()
-    top = max(math.ceil(mean), int(goal * mean))
+    top = max(math.ceil(mean), int(GOAL * mean))
     rooms = [(int(load) - top, device) for device, load in enumerate(tables.count) if load < top]
     heapq.heapify(rooms)
     loans = []

@@ -9,8 +9,8 @@ time, tiles 3 to 15 times. GPU costs are operation counts.
 
 import dataclasses
 import math
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -24,13 +24,11 @@ TILES = {"points": (256, 16), "gather": (256, 16), "tiles": (32, 16, 8)}  # cell
 LEAST, ROW, CELL = 240, 16, 14
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Slots:
+class Slots(NamedTuple):
     cell: Array  # lowest touched cell, (slots, d); -1 in empty slots
     offset: Array  # (slots, d)
     start: Array  # first cell of each chunk's tile, (chunks, d)
-    count: Array  # chunks with points, which are first
+    count: Any  # chunks with points, which are first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +68,9 @@ def tpu_form(reach: int, d: int) -> tuple[tuple[int, ...], int]:
     return tuple(max(side - (reach - 1), 2) for side in sides), CHUNKS["strips"]
 
 
-def cost(form: Form, points: int, d: int, coils: int, itemsize: int, platform: str) -> tuple[int, int]:
+def cost(form: Form, points: int, coils: int, itemsize: int) -> tuple[int, int]:
     """Operations and memory bytes for a device's points."""
+    d = len(form.tile)
     rows, cells = form.reach ** (d - 1), form.reach**d
     ends = points * (coils * itemsize + (d + 1) * itemsize // 2)
     if form.kind == "points":

@@ -68,7 +68,7 @@ class Interpolate(PointStep, Kernels):
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         d, coils = len(self.along), self.batch(layout)
         grid, slots = math.prod(self.grid.block), math.prod(self.points.block)
-        flops, nbytes = cost(self.form, self.most, d, coils, itemsize, chip.name)
+        flops, nbytes = cost(self.form, self.most, coils, itemsize)
         held = (2 * grid + slots) * coils * itemsize + slots * 8 * (d + 1)
         return Work(vector_flops=flops, memory_bytes=nbytes, peak_bytes=held)
 

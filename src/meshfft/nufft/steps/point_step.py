@@ -198,15 +198,13 @@ def clear(block: B, layout: Layout, dims: Iterable[int]) -> B:
 
 
 def grid_last(block: Array, along: tuple[int, ...]) -> Array:
-    rest = [d for d in range(block.ndim) if d not in along]
-    block = jnp.transpose(block, (*rest, *along))
-    return block.reshape(-1, *block.shape[len(rest) :])
+    block = jnp.moveaxis(block, along, range(-len(along), 0))
+    return block.reshape(-1, *block.shape[-len(along) :])
 
 
 def grid_back(block: Array, layout: Layout, along: tuple[int, ...]) -> Array:
-    order = [*(d for d in range(layout.ndim) if d not in along), *along]
-    block = block.reshape([layout.block[d] for d in order])
-    return jnp.transpose(block, [order.index(d) for d in range(layout.ndim)])
+    block = block.reshape(*layout.without(along).block, *layout.along(along).block)
+    return jnp.moveaxis(block, range(-len(along), 0), along)
 
 
 def own_tables(given: T, cuts: Cuts, mapped: frozenset[str]) -> T:

@@ -67,7 +67,7 @@ class RingGrid(CoordinateStep, Wired):
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         parts, count, d = math.prod(self.grid.parts), math.prod(self.points.block), len(self.along)
         coils = self.batch(layout)
-        flops, nbytes = cost(self.form, count, d, coils, itemsize, chip.name)
+        flops, nbytes = cost(self.form, count, coils, itemsize)
         tables, block = count * 8 * d, coils * math.prod(self.grid.block) * itemsize
         sent = self.message_bytes((coils, *self.grid.block), itemsize)
         return Work(
@@ -232,7 +232,7 @@ class PointExchange(RingGrid):
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         parts, d, coils = math.prod(self.grid.parts), len(self.along), self.batch(layout)
         many, count = parts * self.slots, math.prod(self.points.block)
-        flops, nbytes = cost(self.form, many, d, coils, itemsize, chip.name)
+        flops, nbytes = cost(self.form, many, coils, itemsize)
         sizes = (many * d * (4 + itemsize // 2), parts * self.message_bytes((coils, self.slots), itemsize))
         grid = math.prod(self.grid.block) * coils * itemsize
         return Work(

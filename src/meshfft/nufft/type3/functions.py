@@ -7,7 +7,7 @@ Points on the host have a plan (known.py), traced points a grid of static size (
 
 import math
 from collections.abc import Sequence
-from typing import Any, ParamSpec, cast
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,10 +17,10 @@ from jax.typing import ArrayLike
 
 from ...layout.layout import Spec
 from ...layout.memory import check_blocks
-from ...layout.padded_array import AnyArray, PlanePair, Transformed, padded, stored_of
+from ...layout.padded_array import AnyArray, Transformed, padded, stored_of
 from ...layout.placement import to_host
 from ...plans.execute import moved
-from ...plans.request import Function, OnArrays, Request, Setting, formed, on_arrays, read
+from ...plans.request import Request, Setting, formed, on_arrays, on_seen_arrays, read
 from ...walks.walk import Walk
 from ..grid.window import LEAST_TOL
 from ..planning import ring_plan
@@ -29,14 +29,8 @@ from ..problem import ScatteredProblem, check_alike, plain_number, products
 from .known import type3_plan
 from .traced import at_points, ends, middles, operands_of, sums_for
 
-P = ParamSpec("P")
 
-
-def _typed(function: Function[P]) -> OnArrays[P, PlanePair]:
-    return cast(OnArrays[P, PlanePair], function)
-
-
-@_typed
+@on_seen_arrays
 def nufftn_type3(
     c: AnyArray,
     positions: ArrayLike,

@@ -9,7 +9,6 @@ window's transform is far from 0 at all frequencies.
 
 import dataclasses
 import functools
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,16 +29,8 @@ from ..steps.known_points import exchange_of
 from .traced import image_for
 
 
-class Scales(NamedTuple):
-    """Midpoints of positions and frequencies, and the grid between them."""
-
-    x0: np.ndarray
-    s0: np.ndarray
-    cell: np.ndarray
-    cells: np.ndarray  # least number of cells
-
-
-def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> Scales:
+def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> tuple[np.ndarray, ...]:
+    """Midpoints of positions and frequencies, and the width and least number of the cells between them."""
     (x0, extent), (s0, band) = (((v.max(0) + v.min(0)) / 2, np.ptp(v, axis=0) / 2) for v in (positions, frequencies))
     extent = np.where(extent > 0, extent, np.where(band > 0, 1 / np.where(band > 0, band, 1), 1.0))
     band = np.maximum(band, 1 / extent)  # a grid of few cells is no smaller than its window
@@ -50,7 +41,7 @@ def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> Scale
                 f"positions span {span:g} and frequencies {width:g}: their grid of {span / size:.0e} cells is longer "
                 "than 32 bits count; give fewer of them a call, that lie closer together"
             )
-    return Scales(x0, s0, cell, np.ceil(2 * extent / cell).astype(int) + 2 * one.width + 2)
+    return x0, s0, cell, np.ceil(2 * extent / cell).astype(int) + 2 * one.width + 2
 
 
 @functools.lru_cache(maxsize=32)
