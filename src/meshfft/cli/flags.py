@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import jax
 import typer
@@ -44,6 +44,7 @@ DIGITS = r"[0-9]{1,19}"
 ERROR = r"(?=\.?[0-9])[0-9]{0,19}(\.[0-9]{0,19})?([eE][+-]?[0-9]{1,3})?"
 
 Keywords = dict[str, Any]
+Name = TypeVar("Name", bound=str | None)
 
 
 def alternatives(names: Iterable[str]) -> str:
@@ -274,8 +275,8 @@ def check_count(number: int, flag: str, what: str) -> None:
         raise ValueError(f"{flag} {number} is not a number of {what}: give 1 to {MOST_COUNT}")
 
 
-def check_choice(text: str, names: Sequence[str], flag: str) -> str:
-    if text not in names:
+def check_choice(text: Name, names: Sequence[str], flag: str) -> Name:
+    if text is not None and text not in names:
         raise ValueError(f"{flag} {text!r} is not known: give one of {', '.join(names)}")
     return text
 

@@ -73,8 +73,7 @@ def read_sampling(flags: SamplingFlags) -> Sampling | None:
             raise ValueError(f"--{name} goes with --{other}: give that too, or leave out --{name}")
     if path is None:
         return None
-    if unit is not None:
-        check_choice(unit, UNITS, "--points-unit")
+    check_choice(unit, UNITS, "--points-unit")
     arrays = read_arrays(path)
     points: tuple[Points, ...] | Cloud
     if "radius" in arrays or any(array.ndim != 1 for array in arrays.values()):

@@ -8,7 +8,6 @@ Points have the shape (..., d), coordinate j for dimension j of the image.
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,15 +136,10 @@ def asked_for(
     norm: str | None = None,
     **more: object,
 ) -> Asked:
-    for name, text, names in (
-        ("norm", norm, NORMS),
-        ("precision", at.precision, PRECISIONS),
-        ("origin", origin, ORIGINS),
-    ):
-        if text is not None:
-            read.check_choice(text, names, f"--{name}")
-    if at.points_unit is not None:
-        read.check_choice(at.points_unit, UNITS, "--points-unit")
+    read.check_choice(norm, NORMS, "--norm")
+    read.check_choice(at.precision, PRECISIONS, "--precision")
+    read.check_choice(origin, ORIGINS, "--origin")
+    read.check_choice(at.points_unit, UNITS, "--points-unit")
     sizes = None if at.shape is None else read.read_sizes(at.shape, "--shape", "128,128")
     known = {**at._asdict(), "shape": sizes, "mesh": read.read_mesh(at.mesh or "1")}
     return Asked(source, target, files, tol=tol, origin=origin, norm=norm, more=more, **known)
@@ -263,7 +257,7 @@ def _transform(asked: Asked, array: Source, plan: Plan, mesh: Mesh) -> None:
     blocks = sum(math.prod(layout.block) for layout in layouts) * dtype.itemsize * len(mesh.local_devices)
     with asked.files.progress(blocks) as progress:
         progress.begin("read")
-        values = dataclasses.replace(progress.counting(array), dtype=dtype)
+        values = progress.counting(array).astype(dtype)
         x = jax.block_until_ready(meshfft.shard(values, mesh, layouts[adjoint].spec))
         progress.begin("transform")
         y = jax.block_until_ready(plan.adjoint(x) if adjoint else plan(x))

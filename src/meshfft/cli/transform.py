@@ -4,7 +4,6 @@ Refuses before the work, in all processes. Process 0 prints.
 """
 
 import contextlib
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -189,7 +188,7 @@ def _in_core(job: Prepared) -> Made:
     parts = [job.ends[0]] if job.solves else [(one.in_layout, one.in_dtype) for one in (plan, *plan.stages)]
     nbytes = sum(math.prod(layout.block) * kind.itemsize for layout, kind in (*parts, (leaves, dtype)))
     with flags.files.progress(nbytes * len(devices)) as progress:
-        source = dataclasses.replace(progress.counting(job.array), dtype=given_dtype(plan, job.array.dtype))
+        source = progress.counting(job.array).astype(given_dtype(plan, job.array.dtype))
         load = functools.partial(meshfft.shard, source, job.mesh, comes.spec)
         y, found = _solved(job, load, progress) if job.solves else (run_stages(plan, load, progress), {})
         progress.begin("write")

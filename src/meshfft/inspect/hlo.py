@@ -2,8 +2,8 @@
 
     cycles(step, unit) = sum over the instructions of the step on the unit of estimated cycles * times
 
-The compiler does not estimate Pallas kernels: FFT kernels are priced by tpu/price.py. The kinds of work follow from
-opcodes and scopes:
+The compiler does not estimate Pallas kernels: those of FFTs and wires are priced by tpu/price.py. The kinds of work
+follow from opcodes and scopes:
 
     products     matrix products
     fft          XLA's FFT, and meshfft's own by additions or in kernels; not by products

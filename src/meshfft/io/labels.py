@@ -44,7 +44,7 @@ ENCODING = (  # attributes of the storage or the range of numbers
 
 
 def described(source: Source, labels: Labels | None, attributes: Mapping[str, object]) -> Source:
-    """A source with the record in its attributes; or with its labels, decoded by CF's conventions."""
+    """A source with its labels, and the record in its attributes; without one, decoded by CF's conventions."""
     found = recorded(source, attributes.get(KEY))
     if labels is None or len(labels.dims) != source.ndim:
         return found

@@ -38,7 +38,7 @@ class Coordinate(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """`name` may be empty; `about` has the attributes of the dataset."""
+    """`name` may be empty; `about` has the attributes of the group or file around the array."""
 
     name: str
     dims: tuple[str, ...]
@@ -60,7 +60,7 @@ class Source:
         fortran: whether the first dimension is contiguous.
         units: of each dimension, empty if unknown.
         spacing: of positions along each dimension, in these units; 1.0 if unknown.
-        record: of a store by meshfft, as `Record.to_dict` makes it.
+        record: of an array by meshfft, as `Record.to_dict` makes it.
         labels: names, coordinates and attributes; None if dimensions have no names.
         name: of the array in its file; empty if such files have one array only.
     """

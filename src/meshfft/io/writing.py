@@ -56,7 +56,7 @@ def write_array(
         overwrite: replaces an existing file.
         record: origin of the array (`record_of(plan)`), stored in a .zarr store or HDF5 file.
         report: called with the bytes of each write of this process.
-        about: plain values, further attributes of a .zarr store or HDF5 file.
+        about: plain values, further attributes of the array in a .zarr store or HDF5 file.
         affine: 4 x 4, from indices to mm, for a .nii or .nii.gz file; None means voxels of size 1 without a unit.
 
     Raises:

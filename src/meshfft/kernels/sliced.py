@@ -1,4 +1,4 @@
-"""One device's FFT in float64 by integer products: dense factors of at most 128 points, for devices without float64.
+"""One device's FFT in float64 by integer products: dense factors, mostly of at most 128 points.
 
 With N = R M, n = M a + b and k = c + R d,
 

@@ -127,8 +127,9 @@ def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def balanced(length: int, side: int) -> tuple[int, ...]:
-    """Factors of at most `side` for transforms by products; a large prime is one factor. Up to twice the side one
-    product is cheaper than two stages."""
+    """Factors for transforms by products: at most `side`, or twice that for the last, where one product is cheaper than
+    two stages; a large prime is one factor.
+    """
     if length <= 2 * side:
         return (length,)
     low = max((d for d in range(2, side + 1) if length % d == 0), default=1)

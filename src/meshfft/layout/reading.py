@@ -146,7 +146,7 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
 
 
 def is_plain(x: AnyStored, spec: Spec | None) -> bool:
-    """Whether the sharding is known: not while tracing or in a shard_map."""
+    """Whether the sharding is known: a jax.Array, not traced, not in a shard_map."""
     known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
     here = jax.sharding.get_abstract_mesh()
     return known and (here.empty or not mapped_axes(here)) and is_hashable(spec)

@@ -33,7 +33,7 @@ ITERATIONS = 300  # at most, by default
 
 
 class Limits(NamedTuple):
-    """Relative residual, most steps, and the weight of |x|^2."""
+    """Relative residual, most steps, and the weight of |x| as a part of the largest singular value."""
 
     tol: float | None = None
     iterations: int | None = None

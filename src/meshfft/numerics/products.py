@@ -1,4 +1,4 @@
-"""Products of matrices and blocks in split complex; the only place that sets a product's precision."""
+"""Products of matrices and blocks in split complex, in the precision of a tier."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -8,7 +8,6 @@ Invariant: the tiles of a pass cover every position of its input and of its outp
 import dataclasses
 import functools
 import math
-import textwrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from ..numerics.split_complex import Shape
 from ..numerics.units import quantity
 from ..operators.transform import Transform
 from ..plans.plan import Plan
-from ..plans.table import WIDTH, ruled
+from ..plans.table import filled, ruled
 
 TRANSFER_BYTES = 2**25  # larger transfers are no faster
 HEADS = ("pass", "layout after", "tiles", "a tile", "reads", "writes", "on disk")
@@ -238,9 +237,7 @@ class Passes:
         head = (title, f"{many} over the disk, mesh {mesh}, {held}")
         extra = quantity(self.extra_bytes, "B") if self.extra_bytes else "nothing"
         tail = f"{extra} on the disk besides the output; an interrupted run can be resumed"
-        return "\n".join(
-            (*(textwrap.fill(line, WIDTH) for line in head), "", self._table(), textwrap.fill(tail, WIDTH))
-        )
+        return "\n".join((*map(filled, head), "", self._table(), filled(tail)))
 
     def __repr__(self) -> str:
         many = " + ".join(str(len(step.tiles)) for step in self.steps)

@@ -44,7 +44,7 @@ class Plan:
         transform: dimensions, lengths, sign and factor.
         mesh: the mesh it runs on, concrete or described; None for one device.
         dtype: the complex type it computes in.
-        options: method, order and so on, as requested.
+        options: method, order and so on, without those for one call.
         machine: the machine model that priced the walks.
         dots: the ways to multiply that the precision allows.
         sources: the steps' operands, in order: Points, tables, or None.

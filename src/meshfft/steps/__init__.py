@@ -19,8 +19,8 @@
     Bands(dim, ..)   any                           another size     rows that change devices, in a few permutes
 
 A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), unscaled. It reads the first N positions
-(`length`) and leaves `size`. The transpose swaps the sizes, the adjoint also flips the sign, and the inverse is the
-adjoint over N.
+(`length`) and leaves `size`; local FFTs have `lengths` and `sizes` of several dimensions. The transpose swaps the
+sizes, the adjoint also flips the sign, and the inverse is the adjoint over N.
 """
 
 from ..layout.moves import AxisMove as AxisMove

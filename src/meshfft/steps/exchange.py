@@ -63,7 +63,7 @@ class Exchange(Wired, Chunked):
     chunks: Grid = ()  # of each share; an all-to-all each
     packed: bool = False
     stages: Stages = ()  # of a packed move: inside domains, then between them
-    near: Wire | None = None  # of the first stage; None if the second shares it
+    near: Wire | None = None  # of the first stage; None if it is the second's
     dims: ClassVar[tuple[int, ...]] = ()
 
     @classmethod

@@ -155,8 +155,7 @@ def real_fft(
 ) -> Planes:
     """Transforms the last dimensions between real lines, one plane, and half spectra, two.
 
-    JAX's transpose, on real planes, is the opposite transform with the other
-    sign.
+    JAX's transpose, on real planes, is the opposite transform with the other sign.
     """
     shape, last = (*planes[0].shape[:-1], length), length if onto_real else length // 2 + 1
     dims = tuple(range(len(shape) - many, len(shape)))

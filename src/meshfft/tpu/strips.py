@@ -5,7 +5,7 @@ dimension alone share a strip: A_1 x .. x A_(d-1) cells by the whole last dimens
 is processed, and transposed: then the last dimension is on sublanes, where any cell can be the first, and the
 D = A_1 .. A_(d-1) cells of the other dimensions are on the lanes, which a product sums over:
 
-    raw (planes, A_1, lane tiles, rows, 128)  ->  transposed (factor, plane, last dimension, 128 x wide)
+    raw (planes, A_1, lane tiles, rows, 128)  ->  transposed (factor, wide, plane, last dimension, 128)
 
 A float32 number is the exact sum of three truncated bfloat16 ones. Six of the nine products of two such sums count
 (`TERMS`); the rest are 2^-24 of the whole. If D is small, several products are side by side on the lanes.

@@ -2,8 +2,8 @@
 
 A node is (layout, dimensions transformed), an edge a step priced in modelled seconds. Dijkstra's algorithm, with a
 lower bound on the remaining cost (A*), finds the shortest path; slabs, pencils, blocks and mixed algorithms are all
-paths. Steps after a transform, such as interpolation, are priced at each final layout; a step that does both at once is
-one more edge.
+paths. Steps after a transform, such as interpolation, are priced at each final layout; a step that does all at once is
+compared with the paths.
 """
 
 import bisect
