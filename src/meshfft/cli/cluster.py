@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh
@@ -44,25 +44,18 @@ FINISH_SECONDS = 3600  # that finished processes wait for process 0 to draw and 
 ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
-class Cluster(NamedTuple):
-    """JAX detects fields that are None."""
-
-    coordinator: str | None
-    processes: int | None
-    process: int | None
-
-
-def cluster_of(files: Files | Joining) -> Cluster | None:
-    coordinator, processes, index = files.coordinator, files.processes, files.process_id
+def joins(joining: Joining) -> bool:
+    """Whether this is one of several processes."""
+    distributed, coordinator, processes, index = joining
     by_hand = coordinator is not None or index is not None
-    if not by_hand and not files.distributed:
+    if not by_hand and not distributed:
         if processes is not None:
             raise ValueError("--processes needs --coordinator HOST:PORT and --process-id I, or --distributed")
-        return None
+        return False
     if processes is not None:
         check_count(processes, "--processes", "processes")
     if by_hand:
-        if files.distributed:
+        if distributed:
             raise ValueError("--distributed finds the processes by itself: leave out --coordinator and --process-id")
         if coordinator is None or processes is None or index is None:
             raise ValueError("--coordinator HOST:PORT, --processes N and --process-id I go together: give all three")
@@ -71,7 +64,7 @@ def cluster_of(files: Files | Joining) -> Cluster | None:
             raise ValueError(f"--coordinator {coordinator!r} is no HOST:PORT: give one, as 10.0.0.1:8476")
         if not 0 <= index < processes:
             raise ValueError(f"--process-id {index} is none of {processes} processes: give 0 to {processes - 1}")
-    return Cluster(coordinator, processes, index)
+    return True
 
 
 def deciding(target: Path, files: Files, flags: Mapping[str, object]) -> dict[str, str]:
@@ -103,12 +96,12 @@ def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Se
         warn(f"meshfft: note: {text}: remove it if there is none")
 
 
-def run_in(files: Files | Joining, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
+def run_in(joining: Joining, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
     """Runs a command here, or as one of several processes; if one refuses, all do.
 
     `ask` reads the flags, `count` gives the number of devices in all processes, `run` does the work.
     """
-    if (cluster := cluster_of(files)) is None:
+    if not joins(joining):
         run(ask())
         return
     try:
@@ -119,7 +112,7 @@ def run_in(files: Files | Joining, ask: Callable[[], T], count: Callable[[T], in
         own: int | None = 1
         try:
             asked = ask()
-            own = _share(cluster, count(asked))
+            own = _share(joining.processes, count(asked))
         except REFUSALS as error:
             refusal = error
 
@@ -128,7 +121,7 @@ def run_in(files: Files | Joining, ask: Callable[[], T], count: Callable[[T], in
                 raise refusal
             return asked
 
-        _join(cluster, own)
+        _join(joining, own)
         run(together(agreed))
         jax.distributed.shutdown()  # when all are here: process 0's service ends with it
     except BaseException as error:
@@ -136,25 +129,24 @@ def run_in(files: Files | Joining, ask: Callable[[], T], count: Callable[[T], in
     os._exit(ended(0))  # a normal exit would make JAX wait for the other processes again
 
 
-def _share(cluster: Cluster, count: int) -> int | None:
+def _share(processes: int | None, count: int) -> int | None:
     """This process's CPU devices; None if the environment sets them."""
-    if cluster.processes is None:
+    if processes is None:
         return None
-    own, rest = divmod(count, cluster.processes)
+    own, rest = divmod(count, processes)
     if rest:
-        remedy = f"give a multiple of {cluster.processes}"
-        raise ValueError(f"the mesh has {count} devices for {cluster.processes} processes: {remedy}")
+        raise ValueError(f"the mesh has {count} devices for {processes} processes: give a multiple of {processes}")
     check_virtual(own, "--mesh")
     return own
 
 
-def _join(cluster: Cluster, own: int | None) -> None:
+def _join(joining: Joining, own: int | None) -> None:
     if own is not None:
         jax.config.update("jax_num_cpu_devices", own)
     jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM
     try:
         jax.distributed.initialize(
-            *cluster,
+            *joining[1:],  # JAX detects what is None
             initialization_timeout=JOIN_SECONDS,
             heartbeat_timeout_seconds=HEARTBEAT,
             shutdown_timeout_seconds=FINISH_SECONDS,

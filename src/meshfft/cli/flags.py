@@ -79,26 +79,16 @@ Output = Annotated[Path, typer.Argument(metavar="OUT", help=f"{alternatives(resu
 JsonFlag = Annotated[bool, switch("--json", "Print one JSON object instead.")]
 
 
-Distributed = Annotated[bool, switch("--distributed", "Join other processes, which JAX detects.")]
-Coordinator = Annotated[str | None, option("HOST:PORT", "Process 0 of several, by hand.")]
-Processes = Annotated[int | None, option("N", "How many processes there are.")]
-ProcessId = Annotated[int | None, option("I", "Which this is: 0 to N-1.")]
-
-
 class Joining(NamedTuple):
-    distributed: Distributed = False
-    coordinator: Coordinator = None
-    processes: Processes = None
-    process_id: ProcessId = None
+    distributed: Annotated[bool, switch("--distributed", "Join other processes, which JAX detects.")] = False
+    coordinator: Annotated[str | None, option("HOST:PORT", "Process 0 of several, by hand.")] = None
+    processes: Annotated[int | None, option("N", "How many processes there are.")] = None
+    process_id: Annotated[int | None, option("I", "Which this is: 0 to N-1.")] = None
 
 
 class Files(NamedTuple):
     dataset: Annotated[str | None, option("NAME", "Which array of an HDF5 or Zarr file.")] = None
     overwrite: Annotated[bool, switch("--overwrite", "Replace OUT where it exists.")] = False
-    distributed: Distributed = False
-    coordinator: Coordinator = None
-    processes: Processes = None
-    process_id: ProcessId = None
     as_json: JsonFlag = False
     log_json: Annotated[bool, switch("--log-json", "Log every part to stderr, as JSON lines.")] = False
     quiet: Annotated[bool, switch("--quiet", "Print no plan, progress or table; refusals still.")] = False

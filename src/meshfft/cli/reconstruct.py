@@ -76,6 +76,7 @@ def reconstruct(
     affine: Annotated[Path | None, read.option("FILE", "Of voxels: NIfTI, or 4 x 4 numbers in .npy or .txt.")] = None,
     as_complex: Annotated[bool, read.switch("--complex", "Complex numbers in NIfTI too.")] = False,
     files: read.Files,
+    joining: read.Joining,
 ) -> None:
     """Find the image that coils have sampled along a trajectory: CG-SENSE.
 
@@ -115,7 +116,7 @@ def reconstruct(
         found.more["affine"] = read_affine(voxel, affine, shape, origin, target)
         return found._replace(shape=shape)
 
-    run_command(files, asked, Command("reconstruct", tuple(FORMATS), True, _measured, _coil_images, _reconstruct))
+    run_command(joining, asked, Command("reconstruct", tuple(FORMATS), True, _measured, _coil_images, _reconstruct))
 
 
 def _check(more: read.Keywords) -> None:

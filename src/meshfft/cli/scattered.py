@@ -88,8 +88,8 @@ class Command(NamedTuple):
     work: Callable[[Asked, Source, Any, Mesh], None]  # reads the data, runs the plan, writes and reports
 
 
-def run_command(files: read.Files, ask: Callable[[], Asked], command: Command) -> None:
-    run_in(files, ask, lambda asked: math.prod(asked.mesh.values()), lambda asked: _run(asked, command))
+def run_command(joining: read.Joining, ask: Callable[[], Asked], command: Command) -> None:
+    run_in(joining, ask, lambda asked: math.prod(asked.mesh.values()), lambda asked: _run(asked, command))
 
 
 def _run(asked: Asked, command: Command) -> None:
@@ -210,6 +210,7 @@ def nufft(
     origin: OriginFlag = "corner",
     norm: read.NormFlag = None,
     files: read.Files,
+    joining: read.Joining,
 ) -> None:
     """Sample the spectrum of an image at scattered points, or add such samples up.
 
@@ -231,7 +232,7 @@ def nufft(
             raise ValueError(f"--shape goes with --adjoint: {remedy}")
         return found
 
-    run_command(files, asked, Command("nufft", results(), False, _opened, _images, _transform))
+    run_command(joining, asked, Command("nufft", results(), False, _opened, _images, _transform))
 
 
 @contextlib.contextmanager

@@ -77,6 +77,7 @@ def transform(
     memory: Annotated[str | None, read.option("SIZE", "Per process: 8GB; more goes in passes.")] = None,
     resume: Annotated[bool, read.switch("--resume", "Resume an unfinished run in passes.")] = False,
     files: read.Files,
+    joining: read.Joining,
 ) -> None:
     """Transform the array in a file, and write the result.
 
@@ -99,7 +100,7 @@ def transform(
         budget = _memory(target, memory, resume)
         return Flags(source, target, files, mesh, spec, inverse, given, plot, budget, resume, sampling)
 
-    run_in(files, asked, Flags.device_count, _run)
+    run_in(joining, asked, Flags.device_count, _run)
 
 
 def _memory(target: Path, memory: str | None, resume: bool) -> int | None:

@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from ..atomic import opened, synced
-from .grid import BOX_BYTES, Box, starts, subboxes, within
+from .grid import BOX_BYTES, Box, subboxes, within
 from .refusals import check_numbers, unchanged
 from .source import FORMATS, Format, Header, Source, source_of
 
@@ -110,7 +110,7 @@ class FlatSink:
         with opened(self.path, os.O_WRONLY) as file:
             numbers = FileNumbers(file, self.offset, self.shape[order], self.dtype)
             for box in self.boxes(at, BOX_BYTES):
-                part = block[within(box, starts(at))]
+                part = block[within(box, at)]
                 numbers.write(box[order], part.T if self.fortran else part)
 
     def flush(self) -> None:

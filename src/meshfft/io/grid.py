@@ -87,8 +87,9 @@ def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran
     return itertools.product(*cuts)
 
 
-def within(box: Box, start: Sequence[int]) -> Box:
-    return tuple(slice(s.start - a, s.stop - a) for s, a in zip(box, start, strict=True))
+def within(box: Box, outer: Box) -> Box:
+    """A box, counted from the start of one that contains it."""
+    return tuple(slice(s.start - o.start, s.stop - o.start) for s, o in zip(box, outer, strict=True))
 
 
 def boxes_of(layout: Layout) -> Iterator[Box]:
@@ -99,10 +100,6 @@ def boxes_of(layout: Layout) -> Iterator[Box]:
 
 def block_index(layout: Layout, at: Box) -> tuple[int, ...]:
     return tuple((side.start or 0) // size for side, size in zip(at, layout.block, strict=True))
-
-
-def starts(box: Box) -> tuple[int, ...]:
-    return tuple(side.start for side in box)
 
 
 def shape_of(box: Box) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 
 from ..extras import need
 from ..layout.storage import Sliceable, aligned
-from .grid import BOX_BYTES, Box, ChunkGrid, shape_of, starts, subboxes, within
+from .grid import BOX_BYTES, Box, ChunkGrid, shape_of, subboxes, within
 from .refusals import check_numbers, readable
 
 HEAD_BYTES = 2**16
@@ -97,7 +97,7 @@ class Source:
         with readable(self.path):
             try:
                 for part in subboxes(box, self.chunk, self.dtype.itemsize, BOX_BYTES, fortran=self.fortran):
-                    self.read(part, out[within(part, starts(box))])
+                    self.read(part, out[within(part, box)])
             finally:
                 self.check()
 

@@ -22,7 +22,7 @@ from ..collectives.processes import exchange, on_first, together
 from ..extras import need
 from ..layout.layout import Layout, dim_name, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
-from .grid import Box, ChunkGrid, block_index, boxes_of, grid_of, starts, within
+from .grid import Box, ChunkGrid, block_index, boxes_of, grid_of, within
 from .record import KEY, Record
 from .refusals import DTYPES
 from .source import FORMATS, Format, Header, Labels, Sink, results, suffix_in
@@ -212,7 +212,7 @@ def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarr
     boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
     for shard in (shard for shard in stored.addressable_shards if shard.replica_id == 0):
         box = boxes[block_index(layout, shard.index)]
-        yield box, np.asarray(shard.data)[within(box, starts(box))]
+        yield box, np.asarray(shard.data)[within(box, box)]
 
 
 def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = ()) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..atomic import synced
-from .grid import BOX_BYTES, Box, ChunkGrid, starts, subboxes, within
+from .grid import BOX_BYTES, Box, ChunkGrid, subboxes, within
 from .labels import MOST_COORDINATE, choose, coordinate_of, described, dims_of, plain_json, words
 from .record import KEY
 from .refusals import Refused, check_chunk, system_errors, unchanged
@@ -223,7 +223,7 @@ class ZarrSink:
         try:
             with system_errors():
                 for box in self.boxes(at, BOX_BYTES):
-                    part = block[within(box, starts(at))]
+                    part = block[within(box, at)]
                     many = IN_FLIGHT if part.size * self.dtype.itemsize <= BOX_BYTES else 1
                     while len(started) >= many:
                         started.pop(0).result()

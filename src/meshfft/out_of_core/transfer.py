@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from ..atomic import opened
 from ..io.flat import FileNumbers, FlatSink
-from ..io.grid import Box, block_index, boxes_of, shape_of, starts, subboxes, within
+from ..io.grid import Box, block_index, boxes_of, shape_of, subboxes, within
 from ..io.source import Sink, Source, has_names
 from ..io.writing import shards_of
 from ..layout.layout import Layout
@@ -67,12 +67,11 @@ class Scratch:
     def _box(self, file: int, at: Box) -> tuple[FileNumbers, Box]:
         """The box that contains a part, and the part's place in it."""
         indices = [bisect.bisect_right(firsts, side.start) - 1 for firsts, side in zip(self.sides, at, strict=True)]
-        ends = [(firsts[i], firsts[i + 1]) for firsts, i in zip(self.sides, indices, strict=True)]
-        shape = tuple(end - start for start, end in ends)
-        sizes = [firsts[-1] for firsts in self.sides]
-        before = sum(math.prod((*shape[:dim], start, *sizes[dim + 1 :])) for dim, (start, _) in enumerate(ends))
+        box = tuple(slice(firsts[i], firsts[i + 1]) for firsts, i in zip(self.sides, indices, strict=True))
+        shape, sizes = shape_of(box), [firsts[-1] for firsts in self.sides]
+        before = sum(math.prod((*shape[:dim], side.start, *sizes[dim + 1 :])) for dim, side in enumerate(box))
         numbers = FileNumbers(file, self.file.offset + before * self.file.dtype.itemsize, shape, self.file.dtype)
-        return numbers, within(at, [start for start, _ in ends])
+        return numbers, within(at, box)
 
 
 def scratch_of(file: Sink, *layouts: Layout) -> Scratch:
@@ -98,7 +97,7 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
             part.block[...] = 0
     for box in _boxes(array, at, dtype.itemsize, most):
         values = array[box]
-        for block, inside in _overlaps(parts, within(box, starts(at))):
+        for block, inside in _overlaps(parts, within(box, at)):
             block[...] = values[inside]
     if plan is None:
         return parts[0].block
@@ -117,11 +116,11 @@ def write_tile(
 ) -> None:
     """`report` gets numbers of bytes."""
     if plan is None:
-        parts = [_Part(within(at, starts(at)), np.asarray(y))]
+        parts = [_Part(within(at, at), np.asarray(y))]
     else:
         parts = [_Part(box, block) for box, block in shards_of(stored_of(cast(AnyStored, y)), plan.out_layout)]
     for box in sink.boxes(at, most):
-        overlaps = list(_overlaps(parts, within(box, starts(at))))
+        overlaps = list(_overlaps(parts, within(box, at)))
         if len(overlaps) == 1:
             values = overlaps[0][0]
         else:
@@ -151,4 +150,4 @@ def _overlaps(parts: Sequence[_Part], box: Box) -> Iterator[tuple[np.ndarray, Bo
     for part in parts:
         both = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.box, box, strict=True))
         if all(side.start < side.stop for side in both):
-            yield part.block[within(both, starts(part.box))], within(both, starts(box))
+            yield part.block[within(both, part.box)], within(both, box)
