@@ -5,10 +5,10 @@ from typing import TypeAlias
 
 from ..layout.layout import Layout, Spec
 from ..layout.memory import check_blocks
-from ..layout.padded_array import AnyArray, Transformed, padded, stored_of
+from ..layout.padded_array import AnyArray, Transformed
 from ..operators.transform import check_once, dims_of, integers, is_integer
-from ..plans.execute import as_stored
-from ..plans.request import formed, on_seen_arrays, read
+from ..plans.execute import in_own_type
+from ..plans.request import on_seen_arrays, read
 from ..steps import Halo
 from ..walks.walk import Walk
 from .calls import Ints
@@ -106,8 +106,7 @@ def _walked(
     steps = [Halo(dim, *cells, flag, adds) for dim, cells, flag in halos if any(cells)]
     walk = Walk(start, tuple(steps[::-1] if adds else steps))
     check_blocks(walk.end, setting.dtype.itemsize, setting.room, "the result")
-    results = (as_stored((stored_of(one),), walk, setting.mesh, False)[0] for one in arrays)
-    return formed(tuple(padded(y, walk.end, setting.mesh, one) for y, one in zip(results, arrays, strict=True)))
+    return in_own_type(arrays, walk, setting.mesh)
 
 
 def _widths(width: Width, many: int) -> list[tuple[int, int]]:

@@ -17,9 +17,9 @@ from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.layout import Layout, Spec, axis_sizes, from_spec
 from ..layout.memory import check_held, room
-from ..layout.padded_array import AnyArray, Transformed, mapped
+from ..layout.padded_array import AnyArray, Transformed
 from ..operators.transform import dims_of, integer
-from ..plans.execute import as_stored, moved
+from ..plans.execute import in_own_type, moved
 from ..plans.request import formed, on_arrays, read
 from ..steps import Roll
 from ..walks.walk import Walk
@@ -236,6 +236,5 @@ def _shifted(x: AnyArray, axes: int | Ints, spec: Spec | None, out_spec: Spec | 
     if not start.tail:
         raise ValueError(f"the array has padding within {start.label()}: shift it in natural order")
     walk = shift_walk(start, dims, sign)
-    if walk.steps:
-        arrays = tuple(mapped(lambda one: as_stored((one,), walk, setting.mesh, False)[0], x) for x in arrays)
-    return moved(formed(arrays), out_spec, spec)
+    rolled = in_own_type(arrays, walk, setting.mesh) if walk.steps else formed(arrays)
+    return moved(rolled, out_spec, spec)

@@ -169,18 +169,19 @@ def results() -> tuple[str, ...]:
     return tuple(suffix for suffix, one in FORMATS.items() if not one.image)
 
 
-def suffix_in(path: Path) -> str:
-    """Suffix of a file to read, in lower case; empty if of no format."""
-    return next((suffix for suffix in FORMATS if path.name.lower().endswith(suffix)), "")
+def format_in(path: Path) -> Format | None:
+    """The format of a file to read; suffixes in either case."""
+    return next((one for suffix, one in FORMATS.items() if path.name.lower().endswith(suffix)), None)
 
 
 def has_names(path: Path) -> bool:
-    return (suffix := suffix_in(path)) in FORMATS and FORMATS[suffix].named
+    format = format_in(path)
+    return format is not None and format.named
 
 
 def is_bare(path: Path) -> bool:
     """Whether its format has room for one array, and for nothing about it."""
-    format = FORMATS.get(suffix_in(path))
+    format = format_in(path)
     return format is not None and not (format.named or format.image)
 
 
@@ -209,7 +210,7 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
     ...     x = mf.shard(voxels, mesh, P("x", "y"))
     """
     path = Path(path)
-    format = FORMATS.get(suffix_in(path))
+    format = format_in(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: give the path of an array file")
     if format is None:

@@ -25,7 +25,7 @@ from ..layout.padded_array import PaddedArray, stored_of
 from .grid import Box, ChunkGrid, block_index, boxes_of, grid_of, within
 from .record import KEY, Record
 from .refusals import DTYPES
-from .source import FORMATS, Format, Header, Labels, Sink, results, suffix_in
+from .source import FORMATS, Format, Header, Labels, Sink, format_in, results
 
 GZIP = ".gz"
 FAST = 1  # nibabel's gzip level: noise packs hardly better at any other
@@ -236,7 +236,7 @@ def check_disjoint(source: str | Path, target: str | Path) -> None:
     A file may be replaced by its own transform under the same name.
     """
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
-    format = FORMATS.get(suffix_in(source))
+    format = format_in(source)
     if format and format.folder and _holds(source, target):  # any other folder is refused when opened
         raise ValueError(f"{target} lies inside {source}, which is read: {elsewhere}")
     if _holds(target, source):

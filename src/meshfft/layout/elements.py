@@ -143,15 +143,13 @@ def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, .
 
 def layout_of(layout: Layout, entries: tuple[Entry, ...]) -> Layout:
     """An integer leaves one element without cuts."""
-    dim = 0
-    for entry in entries:
+    for dim, entry in enumerate(entries):
         if entry is None:
             layout = layout.insert(dim, 1, ())
         elif isinstance(entry, int):
             layout = layout.replace(dim, 1, ())
         else:
             layout = layout.resize(dim, len(entry))
-        dim += 1
     return layout
 
 

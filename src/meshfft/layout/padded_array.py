@@ -242,11 +242,10 @@ def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
         raise ValueError(
             f"an array of shape {shape} meets a padded one of shape {layout.shape}: give one that broadcasts to it"
         )
-    library = jnp if isinstance(x, jax.Array) else np
     whole = x if isinstance(x, jax.Array) else np.asarray(x)
     for dim, n in enumerate(shape, offset):
         if n == layout.shape[dim] != layout.storage[dim]:
-            whole = library.take(whole, np.minimum(layout.positions(dim), n - 1), axis=dim - offset)
+            whole = whole.take(np.minimum(layout.positions(dim), n - 1), axis=dim - offset)
     mapped = mapped_axes(jax.sharding.get_abstract_mesh())
     for dim in range(offset, layout.ndim):
         if whole.shape[dim - offset] != 1:  # every device has all of it

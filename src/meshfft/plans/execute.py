@@ -8,7 +8,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import overload
 
 import jax
@@ -29,7 +29,7 @@ from ..machine.topology import device_of
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.operands import operand_of
 from ..steps.problem import BY_XLA, Problem
-from ..walks.choice import NOTHING, find_walk, goal_of, moves
+from ..walks.choice import find_walk, moves, recut
 from ..walks.walk import Walk
 from .primitive import Operands, bind
 from .request import formed, on_host, read
@@ -196,7 +196,13 @@ def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
     return jax.tree.map(replicated, operand)
 
 
-as_stored = functools.partial(in_turn, jax.jit(walked, static_argnums=(1, 2, 3)))  # in the array's type
+_walked = jax.jit(walked, static_argnums=(1, 2, 3))
+
+
+def in_own_type(arrays: Sequence[AnyStored], walk: Walk, mesh: AnyMesh | None) -> Transformed:
+    """A walk of each array, in the array's type."""
+    results = (in_turn(_walked, (stored_of(x),), walk, mesh, False)[0] for x in arrays)
+    return formed(tuple(padded(y, walk.end, mesh, x) for y, x in zip(results, arrays, strict=True)))
 
 
 @overload
@@ -209,8 +215,8 @@ def moved(y: Transformed, out_spec: Spec | None, spec: Spec | None = None) -> Tr
         return y
     arrays, setting, _ = read(y, spec)
     start, mesh, machine = setting.start, setting.mesh, setting.machine
-    goal = goal_of(start, NOTHING, "natural", out_spec, axis_sizes(mesh))
+    goal = recut(start, out_spec, axis_sizes(mesh))
     itemsize, dots = complex_dtype(setting.dtype, None).itemsize, dots_of(setting.dtype, None, None)
     walk = moves(start, goal, machine, itemsize, dots)
     walk = dataclasses.replace(walk, planes=False)  # any type is sent unchanged
-    return formed(tuple(padded(as_stored((stored_of(x),), walk, mesh, False)[0], walk.end, mesh, x) for x in arrays))
+    return in_own_type(arrays, walk, mesh)

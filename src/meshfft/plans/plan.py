@@ -180,8 +180,7 @@ class Plan:
         """
         walk, where = self.walk, (self.mesh, self.machine.chip, self.dtype, request.planes)
         walk = _adjoint(walk) if adjoint else walk
-        result: Transformed = formed(applied(request.arrays, walk, sources or self.sources, *where, donate=donate))
-        return result
+        return formed(applied(request.arrays, walk, sources or self.sources, *where, donate=donate))
 
     @method_on_arrays
     def __call__(self, x: AnyArray, *, donate: bool = False) -> Transformed:
@@ -285,8 +284,7 @@ class Plan:
         mesh = self._mesh_of(arrays[0])
         check_blocks(walk.end, real_dtype(self.dtype).itemsize, room_of(stored_of(arrays[0]), mesh), "the result")
         where = (mesh, self.machine.chip, self.dtype, is_planes(x), self.mesh)
-        result: Transformed = formed(applied(arrays, walk, self.sources, *where, donate))
-        return result
+        return formed(applied(arrays, walk, self.sources, *where, donate))
 
     def _fitted(self, layout: Layout, x: AnyArray) -> tuple[AnyStored, ...]:
         return tuple(fitted(part, layout, self.mesh) for part in parts(x))

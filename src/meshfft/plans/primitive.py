@@ -21,7 +21,7 @@ from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
 from ..layout.placement import Anchor, anchor, anchors, explicit_axes, needs_anchor, only, reshard, varies_over, varying
 from ..numerics.dtypes import real_dtype, wide_types
-from ..numerics.split_complex import Planes, scaled
+from ..numerics.split_complex import Planes, scaled, times
 from ..steps.base import Takes
 from ..walks.walk import Walk
 from .stacks import current_stack, with_stack
@@ -179,13 +179,10 @@ def _along_operand(
 def _scaled(arrays: Sequence[Array], factor: Planes) -> list[Array]:
     if not factor:
         return list(arrays)
-    re, *rest = (part.astype(real_dtype(arrays[0].dtype)) for part in factor)
-    if not rest:
-        return [scaled(x, re) for x in arrays]
-    (im,) = rest
-    if len(arrays) == 1:
-        return [arrays[0] * jax.lax.complex(re, im)]
-    return [arrays[0] * re - arrays[1] * im, arrays[0] * im + arrays[1] * re]
+    parts = tuple(part.astype(real_dtype(arrays[0].dtype)) for part in factor)
+    if len(parts) == 1:
+        return [scaled(x, *parts) for x in arrays]
+    return [times(arrays[0], parts)] if len(arrays) == 1 else list(times(tuple(arrays), parts))
 
 
 def _moves(changes: object) -> bool:

@@ -71,8 +71,7 @@ class Halo(OneDim, Wired):
         axes, parts = bare.axes[self.dim], bare.parts[self.dim]
         if not self._sends(hops, parts):
             return part if self.periodic else jnp.zeros_like(part)
-        cyclic = [(i - hops) % parts for i in range(parts)]
-        sources = cyclic if self.periodic else [i - hops if 0 <= i - hops < parts else None for i in range(parts)]
+        sources = [(i - hops) % parts if self.periodic or 0 <= i - hops < parts else None for i in range(parts)]
         return self.over_wire(permuted)(part, axes, sources)
 
     def _put(self, block: Array, bare: Layout) -> Array:

@@ -180,11 +180,11 @@ class Pipeline(InChunks, Kernels):
         return Pieces(tuple(arrays), move.source, self.dim)
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block | Pieces:
-        if self._by_kernels(layout) and self.hands and isinstance(block, tuple):
+        if not self._by_kernels(layout):
+            return self._by_steps(block, layout)
+        if self.hands and isinstance(block, tuple):
             return self._in_pieces(block, layout)
-        if self._by_kernels(layout):
-            return in_planes(lambda planes: self._in_pieces(planes, layout).joined(), block)
-        return self._by_steps(block, layout)
+        return in_planes(lambda planes: self._in_pieces(planes, layout).joined(), block)
 
     def _by_steps(self, block: Block, layout: Layout) -> Block:
         dim, rows = self.dim, self._rows(layout)

@@ -100,7 +100,7 @@ def framed(walk: Walk, widths: tuple[tuple[int, int], ...]) -> Walk:
     """The walk for arrays with margins, dropped first and added as zeros last."""
     for dim, width in widths:
         size, parts = walk.end.shape[dim], walk.end.parts[dim]
-        if size % parts or walk.end.block[dim] * parts != size:
+        if walk.end.storage[dim] != size:
             raise ValueError(
                 f"the result has {size} points along axis {dim}, which {parts} blocks do not divide, so margin {width} "
                 "does not fit: give an out_spec= that cuts it evenly or not at all, or margin 0 along it"
