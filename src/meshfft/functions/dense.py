@@ -19,7 +19,8 @@ from ..operators.points import Points
 from ..operators.transform import Transform, integers, resolve_once
 from ..plans.deferred_primitive import deferred
 from ..plans.execute import moved
-from ..plans.inverse_solve import Solution, System, solution
+from ..plans.inverse_solve import Solution, solution
+from ..plans.iterative_solve import System
 from ..plans.options import DenseHow, PointsLike, RingHow, check_options, options_of, spelled, with_options
 from ..plans.planning import plan_for
 from ..plans.request import on_arrays, read

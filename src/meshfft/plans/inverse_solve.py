@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,19 +17,18 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from ..layout.layout import AnyMesh, Layout, mapped_axes
+from ..layout.layout import mapped_axes
 from ..layout.memory import check_held
 from ..layout.padded_array import AnyStored, padded, stored_of
-from ..machine.machine import Machine
-from ..numerics.dtypes import Dot, real_dtype
+from ..numerics.dtypes import real_dtype
 from ..operators.conjugate_gradients import STEPS, TRACED_ENTRIES, about_the_circle, condition_number
 from ..operators.inverses import Inverse, invert
 from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points
 from ..operators.transform import Transform
-from ..steps.problem import Options, Problem
+from ..steps.problem import Problem
 from .execute import applied, sound_walk
-from .iterative_solve import ATTAINABLE, solved_line
+from .iterative_solve import ATTAINABLE, System, solved_line
 from .request import formed
 
 Arrays = tuple[AnyStored, ...]
@@ -84,25 +83,6 @@ class Solution:
         known = [np.max(one) for one in (self.residual, self.condition) if not isinstance(one, Tracer)]  # of a batch
         words = "residual {:.3g}, condition {:.3g}".format(*known) if len(known) == 2 else "traced"
         return f"<Solution: {words}, by {', '.join(self.methods)}>"
-
-
-class System(NamedTuple):
-    """A transform from `goal` to `start` to invert."""
-
-    goal: Layout
-    start: Layout
-    forward: Transform
-    points: tuple[Points | None, ...]
-    options: Options
-    mesh: AnyMesh | None
-    machine: Machine
-    dtype: np.dtype
-    dots: tuple[Dot, ...]
-    tikhonov: float | None = None
-    truncation: float | None = None
-    solver: str = "auto"
-    tol: float | None = None
-    iterations: int | None = None
 
 
 def solution(given: Arrays, system: System) -> Solution:
@@ -164,8 +144,7 @@ def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) ->
         goal = layout.resize(dims[j], system.goal.shape[dims[j]])
         samples = system.points[j] or Points.uniform(layout.shape[dims[j]])
         limits = (system.tol or least_tol(system.dtype), system.iterations or ITERATIONS, _rounds(conditions[j], eps))
-        how = (system.machine, system.dtype, system.dots, system.options)
-        stored, counts[j], estimate = solved_line(stored, layout, goal, dims[j], samples, how, system.mesh, limits)
+        stored, counts[j], estimate = solved_line(stored, layout, goal, dims[j], samples, system, limits)
         layout, conditions[j] = goal, conditions[j] if estimate is None else estimate
     return (
         tuple(padded(one, layout, system.mesh, given[0]) for one in stored),

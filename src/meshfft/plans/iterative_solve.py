@@ -39,6 +39,25 @@ PADDED = 2  # most storage of an uncut layout, relative to the array
 SolveNumbers = tuple[Operands, Operands, Array | None, Array]
 
 
+class System(NamedTuple):
+    """A transform from `goal` to `start` to invert."""
+
+    goal: Layout
+    start: Layout
+    forward: Transform
+    points: tuple[Points | None, ...]
+    options: Options
+    mesh: AnyMesh | None
+    machine: Machine
+    dtype: np.dtype
+    dots: tuple[Dot, ...]
+    tikhonov: float | None = None
+    truncation: float | None = None
+    solver: str = "auto"
+    tol: float | None = None
+    iterations: int | None = None
+
+
 class Line(NamedTuple):
     dim: int
     there: Walk  # V, from unknowns to samples
@@ -58,15 +77,16 @@ def solved_line(
     goal: Layout,
     dim: int,
     points: Points,
-    how: tuple[Machine, np.dtype, tuple[Dot, ...], Options],
-    mesh: AnyMesh | None,
+    system: System,
     limits: tuple[float, int, int],
 ) -> tuple[Planes, Array, Array | None]:
     """The stored unknowns, the iterations, and for traced points the condition number."""
-    machine, dtype, dots, options = how
+    machine, mesh, dtype, dots = system.machine, system.mesh, system.dtype, system.dots
     size, real, (rest, mean) = goal.shape[dim], real_dtype(dtype), about_the_circle(points)
     transform = Transform((dim,), (rest.matrix(size),), 1.0)
-    there = find_walk(Problem(goal, transform, machine, dtype.itemsize, dots, options._replace(method="kdft"), start))
+    there = find_walk(
+        Problem(goal, transform, machine, dtype.itemsize, dots, system.options._replace(method="kdft"), start)
+    )
     (there, v), (back, w) = (furnish(walk, (rest,), machine.chip.name, real) for walk in (there, there.adjoint()))
     place = _uncut(goal, dim, mesh) if rest.log_radius is None else goal
     find = functools.partial(moves, machine=machine, itemsize=dtype.itemsize, dots=dots)

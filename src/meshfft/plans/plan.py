@@ -26,7 +26,8 @@ from ..steps.problem import Options
 from ..walks.picture import show, svg
 from ..walks.walk import Walk
 from .execute import applied, check_donated
-from .inverse_solve import Solution, System, solution
+from .inverse_solve import Solution, solution
+from .iterative_solve import System
 from .request import Request, formed, is_planes, method_on_arrays, parts
 from .table import plan_html, plan_text, plan_values, title
 
