@@ -50,7 +50,7 @@ def over(
     request = read(a, how.get("spec"), in_place=not options.donate)
     if isinstance(request.arrays[0], LaidOut):  # XLA expects the array's sharding, and would move the result there
         options = options._replace(order="natural")
-    s, axes = lengths_of(s), None if axes is None else integers(axes, "axes")
+    s, axes = None if s is None else lengths_of(s), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
     plans = _plans if is_hashable(what) else _plans.__wrapped__
     first, *others = plans(request.setting, request.planes, *what)
