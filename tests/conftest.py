@@ -2,8 +2,9 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -25,10 +26,7 @@ PATIENCE = ["--xla_cpu_collective_call_terminate_timeout_seconds=300"] * (jax.__
 if jax.__version_info__ < (0, 11, 1):  # later versions do not know this flag, and abort
     LITTLE_EFFORT.append("--xla_cpu_use_fusion_emitters=false")
 
-hypothesis.settings.register_profile(
-    "meshfft", deadline=None, max_examples=int(os.environ.get("MESHFFT_EXAMPLES", "8")), print_blob=True
-)
-hypothesis.settings.load_profile("meshfft")
+QUICK_EXAMPLES, EXAMPLES = 3, 8  # of a property, by default and with the slow tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,8 +43,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compiles the default tests with little effort. Slow tests compile as users do, except those of `_effort`."""
-    flags = LITTLE_EFFORT if config.option.markexpr == "not slow" else []
+    quick = config.option.markexpr == "not slow"
+    flags = LITTLE_EFFORT if quick else []
     os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *PATIENCE, *flags))
+    examples = int(os.environ.get("MESHFFT_EXAMPLES", QUICK_EXAMPLES if quick else EXAMPLES))
+    hypothesis.settings.register_profile("meshfft", deadline=None, max_examples=examples, print_blob=True)
+    hypothesis.settings.load_profile("meshfft")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Marks as slow what is marked `more`, and rows other than those that `quick` numbers."""
+    made = yield
+    for number, item in enumerate(made if isinstance(made, list) else ()):
+        quick = item.get_closest_marker("quick")
+        assert quick is None or max(quick.args) < len(made), f"{item.nodeid}: quick rows {quick}, but {len(made)} rows"
+        if quick and number not in quick.args:
+            item.add_marker("more")
+        if item.get_closest_marker("more"):
+            item.add_marker("slow")
+    return made
 
 
 def pytest_collection_finish() -> None:
@@ -66,10 +82,10 @@ def _devices() -> None:
 
 @pytest.fixture(autouse=True)
 def _effort(request: pytest.FixtureRequest) -> None:
-    """Compiles slow rows marked `more` with little effort; test_optimised.py tests optimized programs."""
+    """Compiles rows marked `more`, and properties, with little effort; test_optimised.py tests optimized programs."""
     marks = {mark.name for mark in request.node.iter_markers()}
-    little = request.config.option.markexpr == "slow" and "more" in marks and "optimised" not in marks
-    jax.config.update("jax_disable_most_optimizations", little)
+    chosen = request.config.option.markexpr not in ("", "not slow") and "optimised" not in marks
+    jax.config.update("jax_disable_most_optimizations", chosen and bool(marks & {"more", "hypothesis"}))
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ PROGRAMS = ("hosts.md",)  # whose blocks are files, run by several processes
 PAGES = {path.name: BLOCK.findall(path.read_text()) for path in sorted((ROOT / "docs").glob("*.md"))}
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("page", [page for page, blocks in PAGES.items() if blocks and page not in PROGRAMS])
 def test_every_block_runs(
     page: str, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

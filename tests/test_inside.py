@@ -69,6 +69,7 @@ def test_the_table_has_its_rows() -> None:
     assert named == {re.findall(r"mf\.(\w+)", call)[0] for call in BLOCKS}
 
 
+@pytest.mark.quick(1, 6)
 @pytest.mark.parametrize(("call", "out", "result"), ROWS, ids=[row[0] for row in ROWS])
 def test_every_row_of_the_table_of_shard_map(call: str, out: str, result: str) -> None:
     """Catches a row that raises, gives another kind of result or other numbers than outside, or has another error."""

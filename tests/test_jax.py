@@ -67,6 +67,7 @@ def _same(ours: Any, single: Any, bound: float = 4e-6) -> None:
         assert a.shape == b.shape and a.dtype == b.dtype and error(a, np.asarray(b)) <= bound
 
 
+@pytest.mark.quick(3)
 @EACH
 @pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
 def test_jit_value_and_gradient(name: str, kind: AxisType) -> None:
@@ -83,6 +84,7 @@ def test_jit_value_and_gradient(name: str, kind: AxisType) -> None:
     assert gradient.sharding.is_equivalent_to(a.sharding, a.ndim)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", slow_but(KINDS.keys() - {"dstn"}, KINDS))  # its rules are those of dctn
 def test_forward_reverse_and_both(name: str) -> None:
     """Catches a missing or wrong rule: jvp, vjp, linearize, and a Hessian-vector product; of fftn without jit too."""
@@ -101,6 +103,7 @@ def test_forward_reverse_and_both(name: str) -> None:
     _same(found, jax.jit(rules, static_argnums=0)(single, jnp.asarray(x), jnp.asarray(v)))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", ["rfft", "irfft", "fft", "dct"])
 def test_whole_jacobians(name: str) -> None:
     """Catches batching of tangents and cotangents: jacfwd and jacrev of a sharded line, and of its gradient."""
@@ -117,6 +120,7 @@ def test_whole_jacobians(name: str) -> None:
             _same(jax.jacfwd(ours, holomorphic=False)(a.real), jax.jacfwd(single)(jnp.asarray(x.real)))
 
 
+@pytest.mark.quick(3)
 @EACH
 @pytest.mark.parametrize("cut", [None, "x"])
 def test_vmap_of_a_batch_sharded_or_not(name: str, cut: str | None) -> None:
@@ -136,6 +140,7 @@ def test_vmap_of_a_batch_sharded_or_not(name: str, cut: str | None) -> None:
         assert isinstance(y.sharding, NamedSharding) and (y.sharding.spec + (None,) * 4)[place] == cut
 
 
+@pytest.mark.quick(3)
 @EACH
 def test_scan_remat_and_conditions(name: str) -> None:
     """Catches a transform that control flow, or a second evaluation of the forward pass, cannot carry."""
@@ -156,6 +161,7 @@ def test_scan_remat_and_conditions(name: str) -> None:
     _same(found, jax.value_and_grad(lambda x: steps(single, x))(jnp.asarray(x)))
 
 
+@pytest.mark.quick(0, 3)
 @pytest.mark.parametrize("name", ["fftn", "dctn", "dstn", "fftshift"])  # the rest have no room for their results
 def test_donated_arrays_are_gone_and_others_are_not(name: str) -> None:
     """Catches an input overwritten although it was not given away, and a donation that is not taken up."""

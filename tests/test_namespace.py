@@ -68,6 +68,7 @@ def test_help_reads_well_in_80_columns() -> None:
             assert indent + len(line) <= 80, f"{name}: {line}"
 
 
+@pytest.mark.quick(39, 44, 56)
 @pytest.mark.parametrize("name", [name for name, value, _ in _documented() if ">>>" in (inspect.getdoc(value) or "")])
 def test_examples_in_docstrings_run(name: str) -> None:
     """Catches an example of `help` and of the reference whose result is another."""

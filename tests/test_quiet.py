@@ -122,6 +122,7 @@ def test_no_function_is_forgotten() -> None:
     assert sorted((*FUNCTIONS, *SPARED)) == mf.__all__
 
 
+@pytest.mark.quick(14)
 @pytest.mark.parametrize("name", slow_but(QUICK, CALLS))
 def test_no_call_prints(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches chunks smaller than an array of the program; chunks are set to the minimum so that small arrays

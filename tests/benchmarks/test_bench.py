@@ -118,6 +118,7 @@ def test_table_one_is_the_paper_s() -> None:
     assert len(found) == 8
 
 
+@pytest.mark.more
 def test_rows_are_complete_and_marked(rows: list[Values]) -> None:
     """Catches a modelled number without its mark, a plan without its mesh, and a row of no machine."""
     for one in rows:

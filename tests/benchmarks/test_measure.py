@@ -72,6 +72,7 @@ def test_the_table_of_baselines_is_the_issue_s() -> None:
     assert len({way for way in BASELINES["jaxdecomp"].ways(Task(SHAPE), meshes, 2)}) == 8
 
 
+@pytest.mark.quick(2, 3, 8, 15)
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("name", [*BASELINES])
 def test_every_baseline_that_is_here_has_the_right_numbers(name: str, dtype: str, place: Place) -> None:
@@ -91,6 +92,7 @@ def test_every_baseline_that_is_here_has_the_right_numbers(name: str, dtype: str
             assert prepare(case, Data(task, 1), place).error < BOUNDS[dtype], case
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [("rfft", "float32"), ("hfft", "complex64"), ("dct-2", "float32"), ("dct-4", "float64"), ("dst-1", "float32")],
@@ -195,6 +197,7 @@ def call(*words: str) -> Any:
     return CliRunner().invoke(app, [*words])
 
 
+@pytest.mark.more
 def test_the_command_measures_prints_and_writes(work: Path) -> None:
     """Catches a table wider than a terminal, a missing case, and rows without their origin."""
     flags = ("--mesh", "2,2,2", "--mesh", "8", "--method", "auto,cooley-tukey", "--baselines", "scipy,mkl,jaxdecomp")

@@ -8,6 +8,7 @@ from benchmarks.rows import read
 from benchmarks.scattered import main
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("shape", ["16,24", "8,8,12"])
 def test_rows_are_of_right_transforms(shape: str, tmp_path: Path) -> None:
     """Catches a sign, an origin or an order that differs from the direct sum's, in any case of either type."""

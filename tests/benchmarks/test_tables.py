@@ -173,6 +173,7 @@ def test_changes_that_are_not_committed_are_refused(monkeypatch: pytest.MonkeyPa
         marks.main(only=["cluster"])
 
 
+@pytest.mark.more
 def test_figures_are_drawn_from_rows(tmp_path: Path) -> None:
     """Catches a figure of a page that no rows draw, rows whose columns it lacks, and one without its part's rows."""
     rows = {part.name: read(part.path) for part in PARTS if part.path.exists()}

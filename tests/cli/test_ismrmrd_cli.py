@@ -108,6 +108,7 @@ def test_points_of_a_cartesian_scan(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.values[...], sums(found.points), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("kind", ["radial", pytest.param("cartesian", marks=pytest.mark.slow)])
 def test_a_file_is_reconstructed_as_it_is(tmp_path: Path, kind: str) -> None:
     """Catches a mirrored, rotated or shifted image, or that of a single coil."""
@@ -124,6 +125,7 @@ def test_a_file_is_reconstructed_as_it_is(tmp_path: Path, kind: str) -> None:
     assert np.linalg.norm(found.ravel() - IMAGE) <= 2e-3 * np.linalg.norm(IMAGE)
 
 
+@pytest.mark.quick(1, 2)
 @pytest.mark.parametrize(("words", "sizes"), [([], (25, 25, 5)), (["--voxel", "2,3"], (2, 3, 1)), (["--points"], None)])
 def test_voxels_have_the_size_that_the_scanner_says(tmp_path: Path, words: list[str], sizes: Any) -> None:
     """Catches voxels without a size, in another order than the header's or larger for a smaller image, a size that is

@@ -51,6 +51,7 @@ def work(terminal: Path) -> None:
     )
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("words", "origin", "scale", "far"),
     [
@@ -82,6 +83,7 @@ def test_values_and_their_adjoint(words: list[str], origin: str, scale: float, f
     assert kept["tol"] == (1e-10 if "--tol" in words else 1e-6) and kept["width"] >= 7
 
 
+@pytest.mark.more
 def test_the_sum_itself_and_its_adjoint() -> None:
     """Catches a window where the sum was asked for, radii that are lost, and a record of a grid that there is none."""
     np.savez("off.npz", turns=TURNS, radius=0.99)
@@ -106,6 +108,7 @@ def test_real_images_of_other_files() -> None:
     assert error(found, truth) < 1e-3
 
 
+@pytest.mark.more
 def test_reconstruction_finds_the_image() -> None:
     """Catches maps, conjugates, origins or coordinates in the wrong place, data in another order than their points, an
     image that contradicts the residual, a wrong magnitude, and a command that does not call mf.reconstruct.
@@ -132,6 +135,7 @@ def test_reconstruction_finds_the_image() -> None:
     assert len(residuals) == 11 and residuals[-1] < 0.05 * residuals[0] and made["width"] == 6
 
 
+@pytest.mark.more
 def test_reconstruction_of_one_file_with_weights_and_without_maps() -> None:
     """Catches datasets that are mixed up, coils that are added up without maps, and weights that do nothing: a ridge
     makes the image smaller, total variation and wavelets make it smoother.

@@ -194,6 +194,7 @@ def test_plan_by_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--measure says nothing of passes" in refused(*words, "--measure", "--memory", "1GB")
 
 
+@pytest.mark.more
 def test_trials_on_every_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches meshes without --mesh that are left out, on a machine whose devices are its own."""
     taken = list[tuple[int, ...]]()

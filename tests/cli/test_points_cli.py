@@ -31,6 +31,7 @@ def work(terminal: Path) -> np.ndarray:
     return x
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("file", "unit", "radius"),
     [("turns.npz", [*TURNED, "--axes", "1,0"], 1.0), ("radians.npz", RADIANS, 1.0), ("z.npz", [], 0.99)],
@@ -110,6 +111,7 @@ def cloud() -> np.ndarray:
     return images
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("x64")
 def test_scattered_points(cloud: np.ndarray) -> None:
     """Catches a unit, a radius or Fortran order that is lost, coordinates of other axes, a batch that is sampled."""
@@ -130,6 +132,7 @@ def test_scattered_points(cloud: np.ndarray) -> None:
     assert plan["out_shape"] == [2, 10, 12] and plan["method"] == "kdft"
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("x64")
 def test_the_array_behind_samples_at_scattered_points(cloud: np.ndarray) -> None:
     """Catches sizes of other axes, a batch counted as unknowns, a system without radii, and a tolerance of floats."""

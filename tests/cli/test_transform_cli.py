@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("terminal")
 README = Path(__file__).parents[2] / "README.md"
 
 
+@pytest.mark.quick(1, 2)
 @pytest.mark.parametrize(
     ("flags", "numpy_options"),
     [
@@ -65,6 +66,7 @@ def test_the_direction_of_the_ring_is_that_of_the_flag() -> None:
     assert error(np.load("b.npy"), np.fft.fftn(values().astype(complex))) < 4e-7
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("middle", ["b.npy", "b.zarr", "b.h5"])
 def test_back_and_forth_is_the_identity(middle: str) -> None:
     """Catches an inverse of another scale or sign, and files that are not read as they were written."""
@@ -84,6 +86,7 @@ FORWARD = [
 ]
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("flags", FORWARD)
 def test_the_inverse_needs_no_flags(flags: list[str]) -> None:
     """Catches a flag that the record lacks, odd lengths that become even, and a mesh that must be repeated."""
@@ -117,6 +120,7 @@ def test_flags_are_heard_before_the_file() -> None:
     assert "was made on 2000 devices" in refused("transform", "b.zarr", "g.npy", "--inverse")
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(
     ("dtype", "precision", "result"),
     [
@@ -141,6 +145,7 @@ def test_precision_is_that_of_the_input_or_as_asked(dtype: Any, precision: str, 
     assert error(got, np.fft.fftn(array.astype(complex))) < (4e-7 if result == np.complex64 else 2e-15)
 
 
+@pytest.mark.more
 def test_a_scan_end_to_end(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Catches whatever breaks the README's first command: nibabel's example, uneven, on 2 x 2 x 2 devices; and a way
     to find it that needs what only tests install."""

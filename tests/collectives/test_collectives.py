@@ -50,6 +50,7 @@ def _in_turn(name: str, method: str, order: str) -> bool:
     return (list(TABLE).index(name) + METHODS.index(method)) % 2 == (order == "any")
 
 
+@pytest.mark.quick(109)
 @pytest.mark.parametrize(("name", "method", "order"), slow_rows(_in_turn, TABLE, METHODS, ("natural", "any")))
 def test_compiled_text_holds_the_plans_collectives(name: str, method: str, order: str) -> None:
     """Catches a gather, a reduction or a hidden reshard, in the transform and its gradient, and a wrong value."""
@@ -69,6 +70,7 @@ def test_compiled_text_holds_the_plans_collectives(name: str, method: str, order
     assert error(mf.gather(program(x, ct)[0]), dft(values, plan.transform.dims)) <= 4e-7
 
 
+@pytest.mark.quick(0, 2, 4, 5, 6, 13)
 @pytest.mark.parametrize("name", [n for n in TABLE if "97" not in n and "uneven" not in n])
 def test_bytes_of_transposes(name: str) -> None:
     """Catches traffic beyond 2 (p-1)/p V per dimension in natural order, and more than an exchange each in any order.

@@ -35,6 +35,7 @@ def _sum(
     return run, jax.device_put(x, NamedSharding(devices, P(axes))), matrix.reshape(p * 3, p * 4), p
 
 
+@pytest.mark.quick(0, 1, 3, 6, 7, 17)
 @pytest.mark.parametrize("two_way", [False, True])
 @pytest.mark.parametrize(("sizes", "axes"), RINGS)
 def test_every_device_sums_every_shard_once(sizes: tuple[int, ...], axes: tuple[str, ...], two_way: bool) -> None:
@@ -43,6 +44,7 @@ def test_every_device_sums_every_shard_once(sizes: tuple[int, ...], axes: tuple[
     np.testing.assert_allclose(run(x), matrix @ np.asarray(x), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.quick(0, 1, 3, 4, 5, 6, 11)
 @pytest.mark.parametrize("two_way", [False, True])
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 5, 8])
 def test_hops(p: int, two_way: bool) -> None:
@@ -108,6 +110,7 @@ def test_the_papers_order_of_lines() -> None:
         mf.one_shuffle(lambda held, s: held, x, "x", two_way=True, prefetch=False)
 
 
+@pytest.mark.quick(2, 3)
 @pytest.mark.parametrize("two_way", [False, True])
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_gradient_is_the_transposed_matrix(kind: AxisType, two_way: bool) -> None:
@@ -155,6 +158,7 @@ def test_the_shard_may_be_a_pytree() -> None:
     np.testing.assert_allclose(out["dot"].reshape(4, 2), np.tile(strengths @ points, (4, 1)), rtol=1e-5)
 
 
+@pytest.mark.quick(1, 3, 4)
 @pytest.mark.parametrize(
     ("way", "account"),
     [({}, True), ({"two_way": True}, True), ({"prefetch": False}, True), ({"two_way": True}, False)],

@@ -38,6 +38,7 @@ def _spread(shape: tuple[int, ...], low: float, high: float, kind: np.dtype, see
     return values.astype(kind)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", LOSSY)
 @given(
     st.sampled_from(SHAPES),
@@ -122,6 +123,7 @@ def test_bytes_are_half_or_three_quarters_and_the_scales(name: str, part: float,
     assert EXACT.nbytes((3, 5), 8) == 120
 
 
+@pytest.mark.quick(0, 1, 3, 4, 7)
 @pytest.mark.parametrize("name", WIRES)
 @pytest.mark.parametrize("planes", [False, True])
 def test_one_collective_carries_planes_and_scales(name: str, planes: bool) -> None:

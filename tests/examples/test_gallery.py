@@ -96,6 +96,7 @@ def test_quantum_takes_the_storage_of_its_state() -> None:
     assert psi.is_deleted() and np.allclose(end, np.exp(-1j), atol=1e-5)
 
 
+@pytest.mark.more
 def test_cosmology_is_that_of_numpy(tmp_path: Path) -> None:
     """Catches a wrong factor of the volume, a Poisson equation, derivative or gradient unlike NumPy's, lost modes."""
     picture = tmp_path / "cosmology.png"
@@ -117,6 +118,7 @@ def test_optics_ends_in_the_airy_pattern(tmp_path: Path) -> None:
     assert error < 2e-3 and picture.stat().st_size > 10_000  # the aperture's edge, on 256 samples
 
 
+@pytest.mark.more
 def test_neural_operator_learns(tmp_path: Path) -> None:
     """Catches wrong gradients: a network that leaves psi unchanged has the error 1."""
     picture = tmp_path / "neural_operator.png"
@@ -124,6 +126,7 @@ def test_neural_operator_learns(tmp_path: Path) -> None:
     assert _program("neural_operator").main(small) < 0.5 and picture.stat().st_size > 10_000
 
 
+@pytest.mark.more
 def test_neural_operator_has_the_gradient_of_direct_sums() -> None:
     """Catches modes that are lost or doubled where a spectrum is cut, and gradients not summed over the batch."""
     program, rng = _program("neural_operator"), np.random.default_rng(1)
@@ -168,6 +171,7 @@ def test_a_long_convolution_is_learned(tmp_path: Path) -> None:
     assert "all-to-all" in text and "all-gather" not in text
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_larger_than_memory_is_resumed(processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that is not killed on its way, or cannot be resumed, and tiles that are lost between both."""

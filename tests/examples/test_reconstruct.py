@@ -31,6 +31,7 @@ def _at(mesh: str) -> sense.Problem:
     return sense.problem(_small(), cuts, coils_cut)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mesh", MESHES)
 def test_normal_operator_is_that_of_the_sums_and_gathers_nothing(mesh: str) -> None:
     """Catches weights, maps or conjugates in the wrong place, a wrong origin, coils that are not all added up; and
@@ -57,6 +58,7 @@ def test_normal_operator_is_that_of_the_sums_and_gathers_nothing(mesh: str) -> N
         assert "all-gather" not in text and sums == ({"[]"} if mesh == "image cut" else {"[]", "[10,10]"})
 
 
+@pytest.mark.more
 def test_every_way_ends_nearer_to_the_truth_than_it_began(tmp_path: Path) -> None:
     """Catches a way that diverges, counts that are wrong, and pictures that are not drawn."""
     pytest.importorskip("matplotlib")

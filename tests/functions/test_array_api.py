@@ -47,6 +47,7 @@ def test_signatures(name: str) -> None:
     assert all(p.kind == p.KEYWORD_ONLY for p in rest)
 
 
+@pytest.mark.quick(2, 3, 4, 5, 10, 11, 12, 14, 17, 18)
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_types_of_transforms(name: str, bits: int) -> None:

@@ -50,6 +50,7 @@ SOME = ["fftn", "rfftn", "irfftn", "dctn", "fftshift", "kdftn", "derivative", "p
 SOME += ["convolve", "nufftn_adjoint"]  # each with another transformation
 
 
+@pytest.mark.quick(4, 10)
 @pytest.mark.parametrize(("name", "other"), [*zip(SOME, OTHERS, strict=True)])
 def test_values_shardings_and_collectives(name: str, other: str) -> None:
     """Catches a wrong number or derivative, a result that is cut otherwise, and a gather or a sum of data."""
@@ -59,6 +60,7 @@ def test_values_shardings_and_collectives(name: str, other: str) -> None:
     assert y["jit"].sharding.is_equivalent_to(NamedSharding(mesh((2, 4)), FUNCTIONS[name].end), y["jit"].ndim)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", slow_but(["fftn"], FUNCTIONS))
 def test_the_table(name: str) -> None:
     """Catches a wrong cell of the page: a refusal, another reason, a wrong number, a gather."""
@@ -172,6 +174,7 @@ GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", slow_but(["of each"], GRADIENTS))
 def test_gradients_of_a_batch(name: str) -> None:
     """Catches cotangents of one example that are summed over a batch, of all that are not, and second derivatives."""

@@ -50,6 +50,7 @@ def _off(y: object, truth: np.ndarray) -> float:
     return float(np.linalg.norm((np.asarray(y) - truth).astype(complex)) / np.linalg.norm(truth.astype(complex)))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("n", "kind"), CASES)
 def test_kdft(n: int, kind: str) -> None:
     """Catches a slice that is lost on the ring, a phase of fewer bits than the values, and an adjoint that is not."""
@@ -84,6 +85,7 @@ def test_separable_and_what_travels() -> None:
     assert sent and all("f64[12,6]" in line or "c128[12,6]" in line for line in sent)
 
 
+@pytest.mark.more
 def test_chunks_on_a_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a loop over chunks whose sums vary over other mesh axes than it starts with, and lines it leaves out."""
     monkeypatch.setattr(chunks, "CHUNK", 30)
@@ -93,6 +95,7 @@ def test_chunks_on_a_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _off(mf.gather(y), np.fft.fftn(x.astype(np.clongdouble))) <= 1e-15
 
 
+@pytest.mark.more
 def test_gradients() -> None:
     """Catches a zero gradient of a rounding: it must use the transposed walk, in the same tier."""
     n, where = 48, mesh((2,))

@@ -53,6 +53,7 @@ def _sent(program: jax.stages.Compiled) -> int:
     return sum(one.times * one.bytes for one in every_collective(program_of(program)))
 
 
+@pytest.mark.quick(5, 10, 13)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("kind", "dtype"), [(AUTO, "complex64"), (EXPLICIT, "int16")])
 def test_cells_of_the_neighbours(case: str, kind: AxisType, dtype: str) -> None:

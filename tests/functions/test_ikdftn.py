@@ -68,6 +68,7 @@ SOME = ("1-D, more points", "2-D, uneven", "2-D, one uniform")
 NORMED = [(name, norm) for name in SOME for norm in ("ortho", "forward")]
 
 
+@pytest.mark.quick(14)
 @pytest.mark.parametrize(("name", "norm"), [*((name, None) for name in TABLE), *NORMED])
 def test_plans_solve_what_they_transformed(name: str, norm: str | None) -> None:
     """Catches a wrong inverse or factor, padding counted as samples or left in the value, and a residual made up."""
@@ -95,6 +96,7 @@ def test_the_residual_of_samples_that_fit_nothing() -> None:
     assert left > 0.1 and float(found.residual) == pytest.approx(left, rel=1e-5)
 
 
+@pytest.mark.more
 def test_uniform_samples_need_no_solver() -> None:
     """Catches a dense inverse where the conjugate transform is one, and a factor of aliased or missing samples."""
     devices, spec, x = mesh((2, 4)), P("x", "y"), noise((8, 16))
@@ -108,6 +110,7 @@ def test_uniform_samples_need_no_solver() -> None:
     assert found.value.shape == (8, 16) and error(found.value, x) <= 1e-6
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("n", [16, 64])
 def test_off_the_circle(n: int) -> None:
     """Catches an inverse of the unscaled matrix, whose condition is 0.9^-n times that of the scaled one."""
@@ -134,6 +137,7 @@ def test_one_step_of_refinement_makes_the_residual_small() -> None:
     assert found.condition > 1e3 and float(found.residual) <= 5e-7
 
 
+@pytest.mark.more
 def test_planes() -> None:
     """Catches planes that are joined, or whose residual counts one plane only."""
     y = noise((24,))
@@ -206,6 +210,7 @@ GRADIENTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_conjugate_gradients(name: str) -> None:
     """Catches a wrong moment, padding that counts in a sum, and unknowns left in another layout."""
@@ -242,6 +247,7 @@ def test_gradients_in_samples_and_points(x64: None) -> None:
     assert float(np.sum(np.asarray(by_samples) * e).real) == pytest.approx(slope, rel=1e-6)
 
 
+@pytest.mark.more
 def test_traced_points_off_the_circle(x64: None) -> None:
     """Catches a wrong condition of such points, an answer without a digit, and a gradient that leaves out the radii."""
     n, x = 10, noise((10, 2), "complex128")
@@ -274,6 +280,7 @@ def test_what_conjugate_gradients_cannot_solve() -> None:
     assert np.isnan(jax.jit(lambda t: mf.ikdftn(x, Points.turns(t)).value)(jnp.asarray(close))).all()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("weight", "value"), [("tikhonov", 1e-3), ("truncation", 1e-2)])
 def test_regularised_solutions(weight: str, value: float) -> None:
     """Catches a regularisation that is refined away, or not of the problem stated."""
@@ -292,6 +299,7 @@ def test_regularised_solutions(weight: str, value: float) -> None:
     assert few.value.shape == (32,) and float(few.residual) <= 1e-4
 
 
+@pytest.mark.more
 def test_jit_gradient_and_collectives() -> None:
     """Catches a solution that is no pytree, a gradient that is not W^H, and an array gathered for its residual."""
     devices, spec, points = mesh((8,)), P("x"), jittered(16)
@@ -321,6 +329,7 @@ def test_jit_gradient_and_collectives() -> None:
     assert np.isfinite(residual(mf.shard(noise((24, 3)), devices, spec))).all()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("method", ["direct", "iterative"])
 def test_the_direction_of_the_ring_reaches_every_product(method: str) -> None:
     """Catches a ring= that a system, its refinement or an iteration drops, of ikdftn and of a plan."""
@@ -340,6 +349,7 @@ def test_the_direction_of_the_ring_reaches_every_product(method: str) -> None:
         mf.ikdftn(y, points, s=(8,), axes=[0], ring="both")
 
 
+@pytest.mark.more
 def test_conjugate_gradients_tell_each_other_numbers_only() -> None:
     """Catches an array gathered or summed between iterations, and a solve that a caller's shard_map refuses."""
     devices, spec, points, x = mesh((8,)), P("x"), [jittered(40), None], noise((40, 8))

@@ -24,6 +24,7 @@ def _layer(x: Array, weights: Array) -> Array:
     return jnp.fft.irfftn(spectrum * weights, s=x.shape[1:], axes=(1, 2), norm="ortho")
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_program_is_sharded_by_one_line(kind: AxisType) -> None:
     """Catches a call that still gathers, another number, and a gradient that JAX's functions do not have."""

@@ -114,6 +114,7 @@ BLOCKS = ("1-D, fewer", "1-D, one input", "1-D, one point", "2-D, two axes on on
 QUICK = [*((name, False) for name in BLOCKS), *((name, True) for name in (*UNEVEN[:2], "3-D, idle axis"))]
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("case", slow_but(QUICK, itertools.product(TABLE, (False, True))), ids=str)
 def test_points_along_every_axis(case: tuple[str, bool]) -> None:
     """Catches a gather, a wrong number of hops, and fewer, as many or more points than inputs that are mixed up."""
@@ -126,6 +127,7 @@ def test_points_along_every_axis(case: tuple[str, bool]) -> None:
     hold(plan, [matrix(p, n) for p, n in zip(points, shape, strict=True)], len(name))
 
 
+@pytest.mark.more
 def test_one_call_is_the_plan() -> None:
     """Catches a call that treats points, axes or norm otherwise than the plan, or loses the array's sharding."""
     devices, spec = mesh((2, 4)), P("x", None, "y")
@@ -182,6 +184,7 @@ CASES = [
 ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("families", "shape", "sizes", "spec"), CASES, ids=lambda v: "-".join(map(str, v)))
 def test_gradients_in_array_and_points(x64: None, families: list[str], shape: tuple, sizes: tuple, spec: P) -> None:
     """Catches a factor n or 2 pi left out, a conjugate too few, a second derivative of zero, a neighbour's point."""
@@ -219,6 +222,7 @@ def _all_reduced(text: str) -> list[int]:
     return [int(np.prod([int(n) for n in size.split(",") if n])) for many in sizes for size in many]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("planes", [False, True])
 @pytest.mark.parametrize(("shape", "sizes", "spec"), [((16,), (8,), P("x")), ((8, 16, 8), (2, 2, 2), P("x", "y", "z"))])
 def test_gradients_of_sharded_arrays_and_their_collectives(shape: tuple, sizes: tuple, spec: P, planes: bool) -> None:
@@ -251,6 +255,7 @@ def _gradients_and_their_collectives(shape: tuple, sizes: tuple, spec: P) -> Non
         assert error(found, product.sum(others)) <= 2e-6
 
 
+@pytest.mark.more
 def test_vmap_over_arrays_and_points() -> None:
     """Catches a batch of points that shares the first one's, and a batch dimension that is transformed."""
     devices, spec = mesh((4,)), P("x")
@@ -314,6 +319,7 @@ def test_explicit_axes_need_no_annotation() -> None:
     assert error(gradients[1], 2 * np.real(np.conj(truth) * moved).sum(0)) <= 2e-6
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("tier", slow_but(["bf16x3"], ["bf16x6", "bf16x3"]))
 def test_traced_points_in_every_tier(tier: str) -> None:
     """Catches traced points that are looked up in a cache of tables, and a tier that is dropped in the gradient."""
@@ -331,6 +337,7 @@ def test_traced_points_in_every_tier(tier: str) -> None:
     assert error(grad(turns, tier), np.asarray(grad(turns, None))) <= 10 * bound, "an energy's slope may cancel"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("shape", "counts", "sizes"), [((17,), (11,), (8,)), slow_case((7, 5), (5, 11), (2, 4))])
 def test_planes_in_planes_out(shape: tuple, counts: tuple, sizes: tuple) -> None:
     """Catches planes that are joined on the way, and a gradient that is not the adjoint in real numbers."""
@@ -386,6 +393,7 @@ def test_planes_that_do_not_match_are_refused() -> None:
         mf.kdftn((cut, mf.shard(np.ones(8, np.float32), mesh((8,)), P())), points)
 
 
+@pytest.mark.quick(7)
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("precision", ["float32", "bf16", "bf16x3", "bf16x6"])
 @pytest.mark.parametrize("multiplications", [3, 4])
@@ -405,6 +413,7 @@ def test_gradient_of_planes_in_every_tier(precision: str, multiplications: int, 
     assert error(np.asarray(re) + 1j * np.asarray(im), adjoint) <= {"bf16": 1e-2, "bf16x3": 2e-5}.get(precision, 1e-6)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("precision", ["bf16x6", "float32"])
 def test_more_uniform_samples_than_inputs_in_every_tier(precision: str) -> None:
     """Catches a table wider than the inputs."""
@@ -447,6 +456,7 @@ def test_stages_solve_their_own_dimension() -> None:
         assert error(mf.gather(stage.solve(stage(x)).value), x) <= 1e-6
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("method", ["kdft", "cooley-tukey"])
 def test_the_mode_of_a_ring_is_in_the_text(method: str) -> None:
     """Catches a mode that is lost on the way, or a plan that contradicts the compiled program."""

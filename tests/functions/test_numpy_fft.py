@@ -28,6 +28,7 @@ def _spec(y: Array) -> P:
     return y.sharding.spec
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("method", ["transpose", "kdft"])
 def test_every_method_resizes(method: str) -> None:
     """Catches s honoured by one step only."""
@@ -47,6 +48,7 @@ def test_axes_move_where_the_result_divides() -> None:
 DTYPES = ("bool", "int8", "uint8", "int32", "float16", "bfloat16", "float32", "complex64")
 
 
+@pytest.mark.quick(0, 1, 2, 3, 6, 7)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_narrow_types_become_complex64(dtype: str) -> None:
     """Catches a type that is refused or that loses its values on the way."""
@@ -89,6 +91,7 @@ def test_unsharded_arrays_just_work(where: str) -> None:
         assert error(jax.jit(mf.fftn)(a), dft(noise((8, 8)), (0, 1))) <= 2e-7
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("order", ["natural", "any"])
 def test_jit_explicit_needs_nothing(order: str) -> None:
     """Catches a sharding lost in tracing."""
@@ -112,6 +115,7 @@ def _loss(run: Callable[[Array], Array], weights: np.ndarray) -> Callable[[Array
     return lambda a: jnp.sum(jnp.abs(run(a)) ** 2 * weights)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", ["transpose", "cooley-tukey", "kdft"])
 def test_gradients_match_one_device(kind: AxisType, method: str) -> None:
@@ -144,6 +148,7 @@ def test_forward_mode_and_its_reverse() -> None:
     assert error(hessian, np.asarray(truth)) <= 1e-5
 
 
+@pytest.mark.quick(0, 3, 4, 11, 13, 14)
 @pytest.mark.parametrize(
     "spec", [P(None, "y", "z"), P("x", "y", "z"), P(("x", "y"), "z"), P("x"), P("x", None, ("z", "y"))]
 )

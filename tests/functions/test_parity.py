@@ -56,6 +56,7 @@ def test_the_table_has_every_name() -> None:
     assert {name for name, (_, also) in TABLE.items() if "array" in also} == TABLE.keys() & {*dir(mf.array_api.fft)}
 
 
+@pytest.mark.quick(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 25)
 @pytest.mark.parametrize("name", TABLE)
 def test_every_name(name: str) -> None:
     """Catches a name wired to another's transform, whatever is drawn."""
@@ -100,6 +101,7 @@ SHAPE, SPEC, AXES = (16, 24, 32), P("x", "y", "z"), (AxisType.Auto, AxisType.Exp
 COMPLEX = [name for name, (takes, _) in TABLE.items() if takes == "numbers"]
 
 
+@pytest.mark.quick(14, 33, 41)
 @pytest.mark.parametrize(
     ("kind", "name", "norm"),
     slow_rows(lambda kind, name, norm: (kind == AXES[0]) == (norm in ("ortho", "forward")), AXES, COMPLEX, NORMS),
@@ -131,6 +133,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.quick(2, 9, 11)
 @pytest.mark.parametrize(("name", "shape", "call"), ROWS, ids=str)
 def test_rows(name: str, shape: tuple[int, ...], call: dict[str, Any]) -> None:
     """Catches a crop or pad at the wrong end, axes in the wrong order, a repeated axis transformed once, a parity."""

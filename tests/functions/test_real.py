@@ -201,6 +201,7 @@ SAVINGS = {
 }
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", slow_but(["block", "line"], SAVINGS))
 @pytest.mark.parametrize("inverse", [False, True])
 def test_at_most_six_tenths_of_the_complex_transform(name: str, inverse: bool) -> None:
@@ -286,6 +287,7 @@ def test_the_walks_are_real_where_the_array_is() -> None:
     assert error(mf.gather(y), np.fft.rfftn(x)) <= 4e-7
 
 
+@pytest.mark.quick(15)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["rfft", "hfft"])
 @pytest.mark.parametrize("inverse", [False, True])

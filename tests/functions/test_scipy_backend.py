@@ -293,6 +293,7 @@ WHOLE: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
+@pytest.mark.quick(0, 3, 6, 21, 24, 27, 30, 45)
 @pytest.mark.parametrize("kind", ["complex64", "complex128", "clongdouble"])
 @pytest.mark.parametrize("name", WHOLE)
 def test_all_of_scipy_works_where_this_is_the_global_backend(name: str, kind: str) -> None:

@@ -56,6 +56,7 @@ def test_any_matrices_along_any_axes(where: Any, real: bool, two: bool, seed: in
     assert error(y, truth) <= 4e-7 * len(shape)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("complex_x", [False, True])
 @pytest.mark.parametrize("complex_m", [False, True])
 def test_types(complex_x: bool, complex_m: bool) -> None:
@@ -136,6 +137,7 @@ def _given(matrices: list[Array], a: Array, spec: P) -> Array:
     return mf.apply_separable(matrices, a, spec=spec)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_gradients_are_those_of_one_device(dtype: str) -> None:
     """Catches a gradient in a matrix summed over too few shards, or conjugated where JAX does not."""
@@ -163,6 +165,7 @@ def test_gradients_are_those_of_one_device(dtype: str) -> None:
     )
 
 
+@pytest.mark.more
 def test_gradient_in_a_block_matrix_is_the_transpose() -> None:
     """Catches the blocks of a function taken untransposed, or unconjugated, on the way back."""
     matrix, x, z = noise((16, 8), seed=1), noise((8, 3)), noise((16, 3), seed=2)

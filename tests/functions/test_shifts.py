@@ -72,6 +72,7 @@ def test_same_values_as_numpy_and_no_more_traffic_than_needed(
 RINGS = [((3,), ("x",)), ((2, 3), ("y", "x")), *(((2, 1, 2), order) for order in itertools.permutations("xyz"))]
 
 
+@pytest.mark.quick(0, 9)
 @pytest.mark.parametrize(("sizes", "axes"), RINGS)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_roll_by_any_number_and_back(sizes: tuple[int, ...], axes: tuple[str, ...], rows: int) -> None:
@@ -135,6 +136,7 @@ def test_a_roll_among_the_steps_of_a_walk() -> None:
 DTYPES = "bool int4 int8 int32 uint8 uint32 float8_e4m3fn bfloat16 float16 float32 complex64".split()
 
 
+@pytest.mark.quick(1, 6, 7, 8, 9)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_types_are_kept(dtype: str) -> None:
     """Catches a cast: to the transform's complex type, or to any other and back with values lost."""

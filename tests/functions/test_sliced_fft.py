@@ -59,6 +59,7 @@ def _off(y: object, truth: np.ndarray) -> float:
     return float(np.linalg.norm((np.asarray(y) - truth).astype(complex)) / np.linalg.norm(truth.astype(complex)))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("multiplications", slow_but([3], [3, 4]))
 @pytest.mark.parametrize("n", LENGTHS)
 def test_lines(n: int, multiplications: int) -> None:
@@ -98,6 +99,7 @@ def _transformed(shape: tuple[int, ...], sizes: tuple[int, ...], method: str) ->
     return plan
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("shape", "sizes"),
     [
@@ -114,6 +116,7 @@ def test_sharded(shape: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     assert "fft" in plan.name and TIER in str(plan)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("shape", "sizes"),
     [
@@ -133,6 +136,7 @@ def test_the_papers_fft(shape: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     assert plan.name.count("phase ring") == len(shape)
 
 
+@pytest.mark.more
 def test_memory() -> None:
     """Catches a plan that promises less memory than a single line takes, which is not processed in chunks."""
     plan = mf.plan((2**13,), mesh=mesh((4,)), dtype="complex128", precision=TIER, method="cooley-tukey")
@@ -142,6 +146,7 @@ def test_memory() -> None:
     assert used <= 1.04 * plan.peak_bytes <= 2.7 * used, (used, plan.peak_bytes)
 
 
+@pytest.mark.more
 def test_planes_of_the_papers_fft(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a complex128, which TPUs lack, on the way of planes, and a chirp's spectrum made on the mesh wrong."""
     monkeypatch.setattr(phase_fft, "TABLE", 0)
@@ -156,6 +161,7 @@ def test_planes_of_the_papers_fft(monkeypatch: pytest.MonkeyPatch) -> None:
     assert collectives(text) == plan.collectives and "c128[" not in (text.as_text() or "")
 
 
+@pytest.mark.quick(1, 2, 3, 4, 5)
 @pytest.mark.parametrize("method", ["auto", "cooley-tukey"])
 @pytest.mark.parametrize(("topology", "sizes"), [("v5e:2x2", (2, 2)), ("v5e:2x2", (4,)), ("v3:2x2", (8,))])
 def test_the_search_finds_the_cheapest_walk(topology: str, sizes: tuple[int, ...], method: str) -> None:

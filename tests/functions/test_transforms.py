@@ -89,6 +89,7 @@ def test_double_precision(case: Case, method: str, seed: int) -> None:
         assert error(mf.gather(y), dft(x, case.axes)) <= 2e-15
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("n", [11, 31, 60, 97, 131])
 def test_no_line_has_more_error_than_plans_print(x64: None, n: int, dtype: str) -> None:
@@ -189,6 +190,7 @@ PAPERS = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("shape", "sizes", "spec"), PAPERS)
 def test_the_papers_fft_in_its_text(shape: tuple, sizes: tuple, spec: tuple) -> None:
     """Catches a wrong value, or collectives that the plan does not print, whether p divides n or not."""
@@ -210,6 +212,7 @@ def test_a_long_chirp_is_transformed_on_the_mesh(monkeypatch: pytest.MonkeyPatch
     assert plan.collectives == {"all-to-all": 3, "collective-permute": 21}
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("shape", [(15, 4), (18, 3), (22, 2)])
 def test_half_spectra_of_any_size(shape: tuple[int, ...]) -> None:
     """Catches a half spectrum of a cut line, its inverse or its gradient wrong where pairs do not divide."""

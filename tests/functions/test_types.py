@@ -38,16 +38,19 @@ def _types(dtypes: tuple[str, ...]) -> dict[tuple[str, str], Any]:
     return found
 
 
+@pytest.mark.more
 def test_types_are_those_of_jax() -> None:
     """Catches integers and truth values that are computed in another type than jax.numpy.fft's, without x64."""
     assert _types(NARROW) == {}
 
 
+@pytest.mark.more
 def test_types_are_those_of_jax_in_64_bits(x64: None) -> None:
     """Catches small integers that become complex128, twice the memory and traffic, because x64 is on."""
     assert _types(WIDE) == {}
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("shape", [(0,), (0, 8), (8, 0), (0, 0), (3, 0, 5)])
 def test_nothing_is_transformed_to_nothing(shape: tuple[int, ...]) -> None:
     """Catches empty arrays that are refused, or return another shape or type than jax.numpy.fft."""
@@ -87,6 +90,7 @@ def test_several_axes_are_a_wrong_value() -> None:
         mf.fft(np.ones((2, 2)), axis="x")  # type: ignore[call-overload]
 
 
+@pytest.mark.quick(0, 4)
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32", "complex64"])
 def test_no_axes_give_a_spectrum_too(dtype: str) -> None:
     """Catches results whose type depends on whether `axes` is empty: integers became float32."""

@@ -107,6 +107,7 @@ def test_the_estimate_of_compiling_holds_what_was_measured() -> None:
     assert compile_seconds(mf.plan((8, 8), mesh=mesh, topology="h100:8")) is None
 
 
+@pytest.mark.more
 def test_a_plan_compiled_for_a_mesh() -> None:
     """Catches a report of another program than the plan's, and planes or a described mesh not taken."""
     shape, spec = (17, 12, 10), P("x", "y")

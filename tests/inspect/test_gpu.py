@@ -34,6 +34,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("order", ["natural", "any"])
 @pytest.mark.parametrize(("shape", "sizes", "spec", "kind", "exchanges"), CASES)
 def test_plans_for_gpus_run(

@@ -137,6 +137,7 @@ SLAB, PENCIL = (2,), (2, 2)
 EXCHANGED, PACKED, RING = {"fft", "all-to-all"}, {"fft", "all-to-all", "permute"}, {"products", "permute"}
 
 
+@pytest.mark.quick(0, 1)
 @pytest.mark.parametrize(
     ("shape", "sizes", "options", "must", "may"),
     [

@@ -238,6 +238,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5", "a.nii.gz"])
 def test_a_write_that_really_fails(tmp_path: Path, name: str) -> None:
     """Catches a process killed, an error that is not the system's, or a temporary left, when the disk is full."""
@@ -266,6 +267,7 @@ write_array(sys.argv[1], x, overwrite=True)
 """
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.nii.gz", pytest.param("a.h5", marks=pytest.mark.slow)])
 def test_a_killed_process_leaves_no_half_file(tmp_path: Path, name: str) -> None:
     """Catches an output that has its name before it is whole: a process that is killed cannot tidy up."""

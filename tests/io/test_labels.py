@@ -69,6 +69,7 @@ def refused(*words: Any) -> str:
 BOTH = [("a2.zarr", ".zarr"), ("a3.zarr", ".zarr"), ("a.nc", ".zarr"), ("a3.zarr", ".nc"), ("a.nc", ".h5")]
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(("name", "kind"), BOTH)
 def test_what_xarray_wrote_xarray_reads_again(tmp_path: Path, name: str, kind: str) -> None:
     """Catches an output that xarray does not open, a dimension without its name, positions left on frequencies,
@@ -112,6 +113,7 @@ def test_times_become_frequencies_and_times_again(tmp_path: Path) -> None:
         np.testing.assert_array_equal(back.time, field().time)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("target", ["b.zarr", "c.zarr", "c.nc"])
 def test_passes_write_the_same_dataset(tmp_path: Path, target: str) -> None:
     """Catches coordinates that only an array in memory gets."""

@@ -59,6 +59,7 @@ def test_lines_wherever_they_lie(prime: int, factor: int, dim: int, sign: int, d
         assert error(found, expected) < bound, way
 
 
+@pytest.mark.quick(1, 2, 3, 6, 9)
 @pytest.mark.parametrize("lines", [1, 7, 8, 17, 33])
 @pytest.mark.parametrize("last", [True, False])
 def test_more_lines_than_stay_in_cache(lines: int, last: bool) -> None:
@@ -70,6 +71,7 @@ def test_more_lines_than_stay_in_cache(lines: int, last: bool) -> None:
     assert error(np.asarray(found), np.fft.fft(x.astype(complex), axis=int(last))) < 4e-7
 
 
+@pytest.mark.quick(3, 11, 12)
 @pytest.mark.parametrize("sign", [-1, 1])
 @pytest.mark.parametrize("length", [1, 2, 3, 127, 128, 129, 1009])
 def test_double_precision(length: int, sign: int, x64: None) -> None:
@@ -118,6 +120,7 @@ def test_which_way_on_a_cpu(length: int, way: str) -> None:
     assert ("while" in text) == (way == "lines") and "dot_general" not in text
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("spec", [P("x"), P(None, "x")])
 def test_a_sharded_array(spec: P) -> None:
     """Catches a length that is awkward only once it is whole on a device; value, sharding and gradient."""

@@ -15,6 +15,7 @@ from meshfft.numerics.split_complex import resize
 LENGTHS = (1, 2, 3, 5, 8, 16, 37, 61, 64, 96, 97, 100, 128, 144, 210, 243, 256, 509, 1024, 1331)
 
 
+@pytest.mark.quick(0, 3, 9, 11, 12, 16, 19)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_xla_engine(length: int) -> None:
     """Catches a wrong sign or scale: XLA's inverse divides by N, ours must not."""
@@ -29,6 +30,7 @@ SMOOTH = [1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 27, 32, 64, 96, 128, 243, 256, 1024]
 SHAPES = [(0, 16), (0, 5, 7), (3, 0, 17), (2, 3, 0, 4, 5), (2, 0, 1000)]
 
 
+@pytest.mark.quick(26)
 @pytest.mark.parametrize(("length", "flipped"), slow_rows(lambda length, flipped: not flipped, SMOOTH, (False, True)))
 def test_stockham_engine(length: int, flipped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a wrong twiddle, radix order or sign, a result out of order, and columns lost between groups."""

@@ -72,6 +72,7 @@ def errors(shape: tuple[int, ...], dims: tuple[int, ...], sign: int, engine: str
     return [error(spectrum, half(x, dims, sign)), error(back, from_half(y, dims, length, sign))]
 
 
+@pytest.mark.quick(16, 43)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("length", SMALL + LONG)
 def test_any_length(length: int, engine: str) -> None:
@@ -81,6 +82,7 @@ def test_any_length(length: int, engine: str) -> None:
     assert max(found) <= min(fft_error(length, 8).noise, 2e-7 if own else 1.0)
 
 
+@pytest.mark.quick(2, 6, 12, 13, 14, 15, 17, 20, 22)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dims", DIMS)
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -97,6 +99,7 @@ def test_drawn_blocks(data: st.DataObject, shape: list[int], engine: str) -> Non
     assert max(errors(tuple(shape), dims, data.draw(st.sampled_from((-1, 1))), engine)) <= 2e-7
 
 
+@pytest.mark.quick(1, 2, 4, 6, 9)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("length", [1, 2, 48, 97, 513, 720])
 def test_double_precision(length: int, engine: str, x64: None) -> None:
@@ -104,6 +107,7 @@ def test_double_precision(length: int, engine: str, x64: None) -> None:
     assert max(errors((2, length, 3), (0, 1), 1, engine, "d")) <= 2e-15
 
 
+@pytest.mark.quick(1, 2, 6)
 @pytest.mark.parametrize("length, sign", [(1, -1), (2, 1), (3, -1), (12, 1), (33, 1), (600, -1), (615, 1)])
 def test_transpose_is_what_jax_makes_of_it(length: int, sign: int) -> None:
     """Catches doubled bins, and a conjugate or sign that JAX's own transposition does not have."""
@@ -124,6 +128,7 @@ def test_transpose_is_what_jax_makes_of_it(length: int, sign: int) -> None:
         assert error(found_back, back) <= 4e-7 and error(found_spectrum, spectrum) <= 4e-7
 
 
+@pytest.mark.quick(2, 6, 7)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("length", [1, 2, 33, 600, 614])
 def test_planes_stay_planes(length: int, engine: str) -> None:

@@ -62,6 +62,7 @@ GRADIENTS = [
 ]
 
 
+@pytest.mark.quick(3, 9)
 @pytest.mark.parametrize(("kind", "manual", "vma", "method"), GRADIENTS)
 def test_gradients_are_those_of_the_whole_array(kind: AxisType, manual: str, vma: bool, method: str) -> None:
     """Catches cotangents summed once too often or not at all, and a derivative that is not taken on blocks."""
@@ -81,6 +82,7 @@ def test_gradients_are_those_of_the_whole_array(kind: AxisType, manual: str, vma
     assert error(slope, dft(t, (0, 1, 2))) <= 4e-7
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("method", METHODS)
 def test_gradient_inside_has_the_plans_collectives(method: str) -> None:
     """Catches a gradient taken by every device for itself, or one that gathers."""
@@ -155,6 +157,7 @@ def test_what_the_result_varies_over() -> None:
     assert error(jax.jit(closed)(), 2 * dft(np.concatenate([x] * 2), (0, 1))) <= 4e-7
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("vma", [True, False])
 @pytest.mark.parametrize("manual", ["xy", "x"])
 def test_vmap_and_scan(manual: str, vma: bool) -> None:
@@ -214,6 +217,7 @@ def test_planes() -> None:
         assert error(jax.lax.complex(*y), dft(x, (0, 1))) <= 4e-7
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("order", ["natural", "any"])
 def test_plans_inside(order: str) -> None:
     """Catches a plan that takes the block for its array; padded sizes and any order, since the plan knows out_specs."""
@@ -281,6 +285,7 @@ def test_refusals_say_what_to_do(case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
 def test_disjoint_meshes_at_once(kind: AxisType) -> None:
     """Catches a cache that takes one mesh for another of the same shape, and calls that wait for one another."""

@@ -46,6 +46,7 @@ def _dense_truth() -> list[np.ndarray]:
 DENSE = [(AUTO, "xyz", True), (AUTO, "xyz", False), (AUTO, "y", True), (AUTO, "y", False), (EXPLICIT, "xz", True)]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("kind", "manual", "vma"), DENSE)
 def test_points_and_matrices_and_their_gradients(kind: AxisType, manual: str, vma: bool) -> None:
     """Catches a device that takes another's rows, and gradients of a replicated operand counted once for each."""
@@ -62,6 +63,7 @@ def test_points_and_matrices_and_their_gradients(kind: AxisType, manual: str, vm
         assert error(one, whole) <= 3e-6
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("manual", "precision"), [("xyz", "bf16x6"), ("x", "bf16x6"), ("yz", "float32")])
 def test_known_points_send_what_the_plan_says(manual: str, precision: str) -> None:
     """Catches rows of a table or of points known on the host, gathered or cut a second time."""
@@ -79,6 +81,7 @@ def test_known_points_send_what_the_plan_says(manual: str, precision: str) -> No
     assert hops(run, a) == plan.collectives
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("manual", ["xy", "y"])
 def test_solving_for_the_input(manual: str) -> None:
     """Catches a residual of one block, or unknowns counted in blocks."""

@@ -18,6 +18,7 @@ X, Y = noise(SHAPE, "float32"), noise(SHAPE, "float32", 1)
 SMALL = noise((3, 2, 5), "float32", 2)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
 def test_results_that_the_mesh_does_not_divide_are_padded(kind: Any) -> None:
     """Catches a refusal, padding taken for data, and an array that knows only the mesh of the shard_map it left."""
@@ -51,6 +52,7 @@ def _convolved(x: np.ndarray, y: np.ndarray, conjugated: bool = False) -> np.nda
     return np.fft.ifftn(np.fft.fftn(x.astype(float)) * (y.conj() if conjugated else y)).real
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("vma", [True, False])
 def test_convolutions(vma: bool) -> None:
     """Catches a kernel cut twice, one block taken for the array, a phase of another block, and a gather."""
@@ -96,6 +98,7 @@ def test_gradients_of_convolutions_and_power_spectra() -> None:
     assert error(slope, np.asarray(whole)) <= 2e-6
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("vma", [True, False])
 def test_power_spectra(vma: bool) -> None:
     """Catches bins of one block in place of the array's, modes counted by every device, and a result that varies."""

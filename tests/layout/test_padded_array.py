@@ -78,6 +78,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[np.ndarray], np.ndarr
 }
 
 
+@pytest.mark.quick(14)
 @pytest.mark.parametrize("kind", KINDS, ids=["auto", "explicit"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_takes_one_and_gives_one_back(name: str, kind: AxisType) -> None:
@@ -92,6 +93,7 @@ def test_every_function_takes_one_and_gives_one_back(name: str, kind: AxisType) 
     assert y.spec == SPEC or name == "any order"
 
 
+@pytest.mark.quick(19)
 @pytest.mark.parametrize("name", slow_but(FUNCTIONS.keys() - {"ikdftn"}, FUNCTIONS))
 def test_the_gradient_goes_through_it(name: str) -> None:
     """Catches a gradient that takes padding for data, or leaves some in it: <J v, w> = <v, J^T w> in every function."""
@@ -127,6 +129,7 @@ def test_shifts_of_any_size(case: Case, name: str, dtype: str) -> None:
     np.testing.assert_array_equal(mf.gather(y), getattr(np.fft, name)(x, case.axes))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", KINDS, ids=["auto", "explicit"])
 def test_jit_scan_and_vmap_carry_it(kind: AxisType) -> None:
     """Catches a layout lost on the way in, out or round, and a batch dimension counted as one of the array's own."""
@@ -164,6 +167,7 @@ def test_no_gather_for_padding() -> None:
 OPERATORS = ("add", "sub", "mul", "truediv", "pow", "lt", "ge", "eq", "ne")
 
 
+@pytest.mark.quick(1, 2, 4, 8)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_arithmetic_is_that_of_the_logical_arrays(name: str) -> None:
     """Catches an operand on the wrong side, one stored otherwise, and padding that 1 + x or 1 / x would fill."""

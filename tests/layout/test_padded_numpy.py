@@ -58,6 +58,7 @@ CASES = [("float32", 0.0), ("float32", np.nan), ("float32", np.inf), ("float32",
 CASES += [("complex64", np.nan), ("int32", 0.0), ("int8", 0.0), ("uint8", 0.0), ("bool", 0.0)]
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("dtype", "lost"), CASES)
 def test_reductions_are_those_of_the_logical_elements(dtype: str, lost: float, kind: AxisType) -> None:
@@ -113,6 +114,7 @@ INDICES: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("kind", KINDS)
 def test_slices_are_numpys(kind: AxisType) -> None:
     """Catches a row of another block or of the padding, rows in another order, and a dimension lost or kept."""
@@ -139,6 +141,7 @@ def test_slices_of_layouts_with_gaps() -> None:
         np.testing.assert_allclose(mf.gather(y[index]), mf.gather(y)[index], rtol=1e-6)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("inside", [False, True])
 def test_slices_along_axes_in_another_order(inside: bool) -> None:
     """Catches rows of another device: XLA counts devices in the mesh's order, not in that of the spec's axes."""
@@ -177,6 +180,7 @@ def test_nothing_is_gathered() -> None:
     assert sums.keys() <= {"all-reduce"} and slices.keys() <= {"all-reduce", "collective-permute"}
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients(kind: AxisType) -> None:
     """Catches a gradient that reaches the padding, counts it, or misses an element: against jax.numpy on one device."""
@@ -192,6 +196,7 @@ def test_gradients(kind: AxisType) -> None:
         _same(gradient, np.asarray(truth))
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("vma", [True, False])
 def test_inside_shard_map_they_are_of_the_whole_array(vma: bool) -> None:
     """Catches the sum of a block in place of the array's, and rows of a block."""
@@ -242,6 +247,7 @@ def test_eager_batches_and_slopes_need_no_context() -> None:
         _same(slope, truth)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_elementwise_functions_of_numpy(kind: AxisType) -> None:
     """Catches a function on the host, operands that change places, padding that is not zero, a mesh that is lost."""

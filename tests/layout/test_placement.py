@@ -71,6 +71,7 @@ def _near(kind: AxisType) -> contextlib.AbstractContextManager[Any]:
     return jax.set_mesh(_devices(kind)) if kind == AxisType.Explicit else contextlib.nullcontext()
 
 
+@pytest.mark.quick(17)
 @EACH
 @KINDS
 def test_cotangents_from_numpy(name: str, kind: AxisType) -> None:
@@ -84,6 +85,7 @@ def test_cotangents_from_numpy(name: str, kind: AxisType) -> None:
     assert name == "power_spectrum" or found.sharding.is_equivalent_to(a.sharding, 2)
 
 
+@pytest.mark.quick(4, 6)
 @EACH
 @KINDS
 def test_cotangents_that_jax_makes(name: str, kind: AxisType) -> None:
@@ -98,6 +100,7 @@ def test_cotangents_that_jax_makes(name: str, kind: AxisType) -> None:
     assert "all-gather" not in collectives(compiled)
 
 
+@pytest.mark.quick(0)
 @KINDS
 def test_at_once_and_whole_jacobians(kind: AxisType) -> None:
     """Catches cotangents made outside of `jit`, batches of them, and NumPy tangents."""
@@ -113,6 +116,7 @@ def test_at_once_and_whole_jacobians(kind: AxisType) -> None:
         jax.test_util.check_grads(f, (a,), 2, atol=0.1, rtol=0.1)
 
 
+@pytest.mark.quick(1)
 @KINDS
 @pytest.mark.parametrize("near", [False, True])
 def test_arrays_made_inside_jit_are_brought_to_a_plan(kind: AxisType, near: bool) -> None:

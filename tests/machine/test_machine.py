@@ -217,6 +217,7 @@ def test_virtual_devices_have_no_network() -> None:
     assert {device.platform for device in jax.devices()} == {"cpu"}
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("shape", "name"), [((64, 64, 48), "v5e:4x4"), ((16, 256), "h100:8"), ((4, 3, 1024), "cpu:8"), ((97,), "v5e:4x4")]
 )
@@ -268,6 +269,7 @@ def test_kernels_of_points_only_where_they_compile(name: str, form: str) -> None
     )
 
 
+@pytest.mark.more
 def test_bfloat16_terms_are_the_default_of_matrix_units() -> None:
     """Catches float32 where six products of bfloat16 are as accurate and faster, a tier taken from who named it, other
     tiers on CPUs and AMD GPUs, a plan that does not print its own, and results that lose more than is printed.

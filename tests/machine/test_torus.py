@@ -200,6 +200,7 @@ def _cost(torus: Torus, order: Order) -> float:
     return sum((p - 1) * ring_load(torus, order, (a,)) for a, p in enumerate(order.sizes))
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(("torus", "sizes"), MESHES)
 def test_neighbour_order(torus: Torus, sizes: tuple[int, ...]) -> None:
     """Catches a device left out or used twice, and an order worse than the two that need no search."""

@@ -88,6 +88,7 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: DTypeLike) ->
     return jnp.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape), dtype)
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("kind, block, tile, chunk, width, slack, coils, points, double", CASES)
 def test_interpolate_and_its_transpose(
     kind: str,

@@ -28,6 +28,7 @@ def _jittered(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.asarray(grid + np.random.default_rng(seed).uniform(-0.3, 0.3, grid.shape) / (2 * np.array(shape)))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("shape", [(24,), (4, 6, 5)], ids=str)
 def test_points_off_the_circle(shape: tuple[int, ...], x64: None) -> None:
     """Catches a radius that is dropped, inverted or of another dimension, its rounding times n, and a gather."""
@@ -57,6 +58,7 @@ def _radial(n: int, spokes: int, reach: float = 1.0) -> np.ndarray:
     return np.stack([np.outer(np.cos(angle), at), np.outer(np.sin(angle), at)], -1).reshape(-1, 2)
 
 
+@pytest.mark.more
 def test_the_condition_of_radial_points(x64: None) -> None:
     """Catches a condition of too few steps, which is far too low, and an answer where none of its digits is right."""
     x, k = noise((6, 6), "complex128"), _radial(6, 16, 0.5)
@@ -87,6 +89,7 @@ def test_gradients_in_radii(x64: None) -> None:
     assert error(found[1], np.reshape(wanted, (5, 2))) < 1e-7
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("shape", [(13,), (6, 10)], ids=str)
 def test_the_image_behind_samples(shape: tuple[int, ...], x64: None) -> None:
     """Catches a system of other points, a condition that is not A's, iterations that stop early, lost planes."""
@@ -116,6 +119,7 @@ def _off_the_circle(shape: tuple[int, ...]) -> tuple[mf.Scattered, np.ndarray]:
     return mf.Scattered.turns(k, radius=radius), _vandermonde(radius * np.exp(2j * np.pi * k), shape)
 
 
+@pytest.mark.more
 def test_plans_of_the_sum(x64: None) -> None:
     """Catches a plan of points that differs from `kdftn`, a batch counted as unknowns, a system without radii."""
     devices, shape, spec = mesh((2, 2)), (6, 8), P(None, "x", "y")

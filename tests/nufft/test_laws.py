@@ -85,6 +85,7 @@ def test_in_the_plan_s_order_only_the_grid_travels() -> None:
     assert counts == {**plan.collectives, "all-to-all": plan.collectives["all-to-all"] - 1}
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("sigma", [2.0, 1.5, 1.25])
 def test_every_sigma_keeps_its_tolerance(sigma: float) -> None:
     """Catches a window that was fitted for another oversampling."""

@@ -42,6 +42,7 @@ def _line(size: int, i: int, step: int, detail: bool) -> np.ndarray:
     return line / np.linalg.norm(line)
 
 
+@pytest.mark.quick(0, 1, 2)
 @pytest.mark.parametrize("shape", [(1,), (2,), (37,), (11, 18), (5, 6, 7)])
 def test_wavelets_are_their_definition(shape: tuple[int, ...], x64: None) -> None:
     """Catches a wrong pair, factor or order at any size, and coefficients that are not orthogonal."""
@@ -54,6 +55,7 @@ def test_wavelets_are_their_definition(shape: tuple[int, ...], x64: None) -> Non
     assert np.abs(basis[details].sum(1)).max(initial=0) < 1e-13, "details of a constant image"
 
 
+@pytest.mark.quick(0, 2)
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize(("shape", "spec"), [((26, 36), P("x", "y")), ((3, 8, 15, 12), P(None, "x", None, "y"))])
 def test_steps_send_halos_alone(name: str, shape: tuple[int, ...], spec: P) -> None:
@@ -117,6 +119,7 @@ def _small(shape: tuple[int, ...], coils: int, spokes: int) -> Small:
     return Small((matrix @ block.ravel()).reshape(coils, *k.shape[:-1]), mf.Scattered.turns(k), maps, matrix)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("case", [((11, 7), 1, 9), ((3, 4, 5), 2, 25)])
 def test_admm_finds_the_minimum(case: tuple[tuple[int, ...], int, int], name: str) -> None:

@@ -190,6 +190,7 @@ BALANCED = [  # points, N, devices along each dimension, the chunks' largest loa
 ]
 
 
+@pytest.mark.quick(3, 4, 5)
 @pytest.mark.parametrize(("turns", "n", "parts", "before"), BALANCED)
 def test_loads_are_balanced_in_few_rounds(turns: np.ndarray, n: int, parts: tuple[int, ...], before: float) -> None:
     """Catches a helper that is crowded itself, a device busy twice in a round, a lost point, rounds by the dozen."""

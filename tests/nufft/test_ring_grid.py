@@ -35,6 +35,7 @@ TABLE = {
 QUICK = ("2-D, uneven points", "2-D, coils, double")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("capacity", [None, 4.0])
 @pytest.mark.parametrize("name", slow_but(QUICK, TABLE))
 def test_values_and_their_adjoint(name: str, capacity: float | None, x64: None) -> None:
@@ -71,6 +72,7 @@ def test_values_and_their_adjoint(name: str, capacity: float | None, x64: None) 
     assert back.sharding.is_equivalent_to(NamedSharding(devices, spec), back.ndim)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", [slow_case(AxisType.Auto), AxisType.Explicit], ids=str)
 def test_gradients_batches_and_lost_points(kind: AxisType) -> None:
     """Catches a slope of another dimension or unit, a batch behind the points, and a wrong number at infinity."""
@@ -106,6 +108,7 @@ def test_gradients_batches_and_lost_points(kind: AxisType) -> None:
     assert np.flatnonzero(np.isnan(lost)).tolist() == [5, 40]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("method", ["auto", "kdft"])
 def test_gradients_in_points_of_any_number(method: str) -> None:
     """Catches points from NumPy, in `jit` alone, that JAX does not transpose where the mesh does not divide them, and a
@@ -151,6 +154,7 @@ def test_points_beyond_a_capacity() -> None:
             jax.jit(lambda k, call=refused: call(mf.Scattered.turns(k)))(k)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("known", [False, True])
 def test_inside_shard_map_of_the_inner_axis(known: bool) -> None:
     """Catches values cut by other axes before those that are mapped: out_specs puts them together wrongly."""
@@ -173,6 +177,7 @@ def test_long_lines_lose_nothing() -> None:
     assert error(y, direct(x, k.astype(float), (0,))) <= 1e-6
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("width", [4, 7])
 def test_cells_and_offsets(width: int) -> None:
     """Catches a window that starts a cell off at the ends of the ring, or of a cell."""

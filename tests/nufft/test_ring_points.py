@@ -46,6 +46,7 @@ TABLE = {
 DOUBLE = ("1-D, prime", "2-D, coordinates turned, batch between", "3-D, uneven")
 
 
+@pytest.mark.quick(7)
 @pytest.mark.parametrize("name", TABLE)
 def test_values_and_their_adjoint(name: str, x64: None) -> None:
     """Catches a block read at another's place, coordinates mixed up, padding that is summed, a gather, lost hops."""
@@ -91,6 +92,7 @@ def _true_slopes(x: np.ndarray, k: np.ndarray, unit: float) -> tuple[np.ndarray,
     return direct_back(weight, k, (0, 1), x.shape), along, np.sum(along * k * unit)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 def test_traced_coordinates(kind: AxisType) -> None:
     """Catches gradients of another dimension, sign or unit, points that leave their device, and a lost precision."""
@@ -136,6 +138,7 @@ def test_batches_of_images_and_of_points() -> None:
     assert whole[0].sharding.is_equivalent_to(NamedSharding(devices, P("x", "y")), 2)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("transform", [mf.nufftn, mf.kdftn])
 def test_a_batch_behind_a_line_comes_first(transform: Any) -> None:
     """Catches a batch that is taken to stay behind because the values have as many dimensions as the image."""
@@ -147,6 +150,7 @@ def test_a_batch_behind_a_line_comes_first(transform: Any) -> None:
         assert error(jax.vmap(lambda a: transform(a, mf.Scattered.turns(k)), 1)(a), np.asarray(y)) <= 1e-5
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("kind", "manual"), [(AxisType.Auto, "xy"), (AxisType.Explicit, "y")])
 def test_inside_shard_map(kind: AxisType, manual: str) -> None:
     """Catches a device that takes the points of another, and gradients counted once for each device."""

@@ -52,6 +52,7 @@ CASES: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("name", CASES)
 def test_values_adjoint_and_collectives(name: str) -> None:
     """Catches a wrong owner, halo, phase or table, in either direction, and collectives that the plan does not print.
@@ -83,6 +84,7 @@ def test_values_adjoint_and_collectives(name: str) -> None:
     assert error(mf.gather(plan.place(mf.shard(values, mesh, plan.out_layout.spec))), mf.gather(placed)) < 1e-7
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions_keep_to_the_mesh(kind: str) -> None:
     """Catches functions that gather the image or leave the values on one device; and a gradient that is no adjoint."""
@@ -127,6 +129,7 @@ def test_long_lines_lose_nothing() -> None:
     assert error(mf.gather(values), at_points(x, k)) < 1e-6
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "k",
     [
@@ -158,6 +161,7 @@ def test_vmap_is_a_loop() -> None:
     assert error(batched(x), np.stack([plan(np.asarray(one)) for one in np.asarray(x)])) < 1e-6
 
 
+@pytest.mark.more
 def test_the_normal_operator_is_a_convolution() -> None:
     """Catches a kernel of the wrong origin or weights, and coils that move its layout."""
     mesh = meshed({"x": 2, "y": 4})
@@ -229,6 +233,7 @@ def test_more_cores_are_not_slower() -> None:
         assert max(plan.walk.steps[-1].most) < 1.5 * k.size / cores**2  # type: ignore[attr-defined]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("d", [2, 3])
 def test_lent_is_unlent(d: int) -> None:
     """Catches tiles sent to a wrong device, not added at their origin, or missing in the printed plan."""
@@ -250,6 +255,7 @@ def test_lent_is_unlent(d: int) -> None:
     assert error(mf.gather(lent.restore(weights)), mf.gather(plain.restore(others))) < 1e-5
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("d", "batch"), [(1, ()), (2, (3,)), (3, ())])
 def test_from_anywhere_to_anywhere(d: int, batch: tuple[int, ...]) -> None:
     """Catches a wrong middle, scale or factor of type 3, and a batch or mesh that it forgets."""
@@ -291,6 +297,7 @@ def moved(k: np.ndarray, cells: float, grid: tuple[int, ...]) -> np.ndarray:
     return k + rng.uniform(-cells, cells, k.shape) / np.array(grid)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", ["plane", "odd mesh", "coils"])
 def test_points_move_within_their_slack(name: str) -> None:
     """Catches offsets or phases of where points were, and NaN elsewhere or nowhere."""
@@ -313,6 +320,7 @@ def test_points_move_within_their_slack(name: str) -> None:
     assert np.isnan(values[..., 3]).all() and not np.isnan(np.delete(values, 3, -1)).any()
 
 
+@pytest.mark.more
 def test_gradients_in_points_that_move() -> None:
     """Catches a derivative of the window instead of the transform's, and a wrong sign, unit or origin."""
     with jax.enable_x64(True):

@@ -33,6 +33,7 @@ def _points() -> np.ndarray:
     return np.random.default_rng(1).uniform(-0.5, 0.5, (POINTS, 2)).astype("f4")
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(("name", "back"), slow_rows(lambda *row: row == ("grid", False), WAYS, (False, True)))
 def test_a_lossy_wire_is_narrower_and_within_its_bound(name: str, back: bool) -> None:
     """Catches a grid, a halo, points' values or an image that are sent as floats, and more error than is printed."""

@@ -45,6 +45,7 @@ def loss(c: Array, x: Array, s: Array, **how: Any) -> Array:
     return (abs(y) ** 2 * WEIGHTS).sum()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", [slow_case(AxisType.Auto), AxisType.Explicit], ids=str)
 def test_sums_and_gradients_of_shards(kind: AxisType) -> None:
     """Catches a middle, a factor or a slope of another dimension, and a gather of values; points are sharded, too.

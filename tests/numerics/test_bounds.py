@@ -18,6 +18,7 @@ from meshfft.plans.request import read
 CONSTANT = 1.96949  # 128 of it, added up one by one in float32, are off by 1.9e-6
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("precision", "n", "lines", "devices"),
     [
@@ -54,6 +55,7 @@ def test_sums_that_travel_say_what_adding_them_up_loses() -> None:
     assert error(mf.gather(plan.adjoint(mf.shard(x, mesh((8,)), P("x")))), np.full(8, 8 * complex(x[0]))) <= stated
 
 
+@pytest.mark.quick(0, 2)
 @pytest.mark.parametrize(
     ("shape", "sizes", "value", "how"),
     [
@@ -85,6 +87,7 @@ def test_short_lines(precision: str) -> None:
     assert off.max() <= plan.error
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("back", [False, True])
 def test_sums_at_scattered_points(back: bool) -> None:
     """Catches sums along the sides of an image, or over points, that lose more than is printed."""

@@ -76,6 +76,7 @@ def test_floats_keep_every_digit(many: int, kind: str, traced: bool) -> None:
     hold(many, kind, traced)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("many", [2, 3])
 def test_traced_float64_keeps_every_digit(x64: None, many: int) -> None:
     """Catches float32 hidden in the traced path, or products of halves of 27 bits, which do not fit in 53."""
@@ -151,6 +152,7 @@ def test_powers_out_of_range(x64: None, kind: str) -> None:
     assert small == 0 and large == np.inf
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("kind", "bound"), [("float32", 3e-7), ("float64", 1e-15)])
 def test_powers_of_radii(x64: None, kind: str, bound: float) -> None:
     """Catches a power r^-n whose digits get fewer with n: exp(-n log r) in floats loses n log r units, here up to 60.

@@ -21,6 +21,7 @@ def test_products_of_indices_never_wrap(length: int, data: st.DataObject) -> Non
     assert mulmod(jnp.asarray(a, jnp.uint32), jnp.asarray(b, jnp.uint32), length).tolist() == exact
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_roots_of_unity_are_right_to_a_rounding(length: int, sign: int) -> None:
@@ -41,6 +42,7 @@ def test_tables_of_the_host_are_right_to_a_rounding(length: int, sign: int) -> N
     assert np.abs(off).max() <= 1.5 * 2.0**-53
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("length", [1, 6, 97, 8192, 65_537])
 def test_vandermonde_blocks_in_both_precisions(x64: None, length: int) -> None:
     """Catches a transposed block, a wrong sign, or float32 arithmetic hidden in the float64 path."""

@@ -69,6 +69,7 @@ def test_three_terms_lose_less_than_one_rounding(n: int, gauss: bool) -> None:
     assert (np.sqrt((re**2 + im**2).sum(1)) / size).max() <= 2.0**-24
 
 
+@pytest.mark.quick(1, 3, 19, 32, 33, 34, 35, 39, 47)
 @pytest.mark.parametrize("tiled", [True, False])
 @pytest.mark.parametrize("n", [1, 7, TERMS - 1, TERMS, TERMS + 1, COLUMNS + 1, 3 * TERMS, 4000])
 @pytest.mark.parametrize("dim", [0, 1, 2])
@@ -81,6 +82,7 @@ def test_product_contracts_any_dimension_with_the_error_of_one_run(n: int, dim: 
     assert error(_product(matrix, block, dim, FLOAT32, tiled), truth) <= 4e-7
 
 
+@pytest.mark.quick(16)
 @pytest.mark.parametrize(
     ("shape", "dim"),
     [((130, TILE + 7), 0), ((3, 130, TILE + 7), 1), ((2, 9, 5, 130), 3), ((TILE + 5, 130), 1), ((7, 130, 100), 1)],
@@ -94,6 +96,7 @@ def test_every_kind_of_tile(shape: tuple[int, ...], dim: int, dot: Dot) -> None:
     assert error(_product(matrix, block, dim, dot), truth) <= 6e-7
 
 
+@pytest.mark.quick(5, 14)
 @pytest.mark.parametrize("n", [8, TERMS, TERMS + 1, COLUMNS, COLUMNS + 1])
 @pytest.mark.parametrize("multiplications", [3, 4])
 @pytest.mark.parametrize("added", [False, True])
@@ -172,6 +175,7 @@ FLOATS = [("float32", 4), ("float32", 3)]
 TIER = st.sampled_from([*EXPECTED, *FLOATS])
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("tier", "multiplications"), [*EXPECTED, *FLOATS])
 def test_error_of_every_tier(tier: str, multiplications: int) -> None:
     """Catches a product of terms left out, taken twice or in the wrong term's place, and a tier better than it is."""
@@ -226,6 +230,7 @@ def test_a_walk_states_its_error(case: Case, method: str, way: tuple[str, int], 
     assert found <= plan.error * (1 if x.size > 200 else 2)  # rounding of a few numbers is not the mean one
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(
     ("source", "way"),
     slow_rows(

@@ -48,6 +48,7 @@ COMPLEX: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.quick(17, 19)
 @pytest.mark.parametrize("name", [*REAL, *COMPLEX])
 def test_no_types_and_no_ranks_are_promoted(name: str) -> None:
     """Catches a bool times an int, a real array times a complex one, and a line times a block."""

@@ -71,6 +71,7 @@ def _waves(rows: int, n: int, seed: int) -> np.ndarray:
     return np.exp(2j * np.pi * (np.outer(np.random.default_rng(seed).integers(0, n, rows), np.arange(n)) % n / n))
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("slices", slow_but([5, 7], SLICES))
 def test_slices_add_up_to_the_number(slices: int) -> None:
     """Catches a carry that is dropped, a digit of 128 that wraps, and a scale that is off by a power of two."""
@@ -85,6 +86,7 @@ def test_slices_add_up_to_the_number(slices: int) -> None:
     assert np.abs(_value(held, np.array(2.0)) - x).max() <= np.ldexp(1.0, 1 - 8 * slices)
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("multiplications", [4, 3])
 @pytest.mark.parametrize("slices", slow_but([4, 7], SLICES))
 def test_error_by_number_of_slices(slices: int, multiplications: int) -> None:
@@ -96,6 +98,7 @@ def test_error_by_number_of_slices(slices: int, multiplications: int) -> None:
     assert slices < 7 or got <= 4e-16
 
 
+@pytest.mark.more
 @settings(max_examples=8, deadline=None)
 @given(
     n=st.sampled_from([1, 2, 7, 128, 1100, 5000]),
@@ -111,6 +114,7 @@ def test_the_error_stated_is_never_exceeded(n: int, kind: str, slices: int, mult
     assert _error(_waves(8, n, seed), _lines(kind, n, seed), dot) <= dot.error_over(n)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n", slow_but([130], [130, 1500]))
 def test_all_units_agree_to_the_last_bit_and_pairs_to_theirs(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a sum that a unit does not add exactly, as of bfloat16 products beyond 2^24, a weight that a host's one
@@ -134,6 +138,7 @@ def test_all_units_agree_to_the_last_bit_and_pairs_to_theirs(n: int, monkeypatch
     assert _error(_waves(3, n, 0), x + 0j, Dot("int8x7", 4)) <= sliced_error(7, 4, n) + ROUNDING[""]
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("power", [-70, 0, 120])
 def test_pairs(power: int) -> None:
     """Catches an exponent read wrong from the bits of a float32, and errors beyond what plans for TPUs state."""
@@ -148,6 +153,7 @@ def test_pairs(power: int) -> None:
     ) * np.linalg.norm((truth / 2.0**power).astype(complex))
 
 
+@pytest.mark.more
 def test_what_is_not_finite_stays_in_its_line() -> None:
     """Catches NaN or infinity that becomes a finite number, and lines without one that are spoilt by it."""
     x = np.random.default_rng(0).standard_normal((9, 6))
@@ -158,6 +164,7 @@ def test_what_is_not_finite_stays_in_its_line() -> None:
         assert np.abs(y[:, 0] - x[:4, 0]).max() <= (2.0**-46 if way.pairs else 1e-16) * np.abs(x[:, 0]).max()
 
 
+@pytest.mark.quick(0, 2)
 @pytest.mark.parametrize(
     ("shape", "dim", "parts"), [((64, 256), 1, (0, 16)), ((3, 8, 7), 0, (1, 4)), ((16, 256), 0, (1, 2))]
 )

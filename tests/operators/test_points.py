@@ -37,6 +37,7 @@ def dense(x: np.ndarray, points: Points, matrix: np.ndarray, within: float = 4e-
     assert error(transformed(x, points), matrix @ x.astype(complex)) <= within
 
 
+@pytest.mark.quick(9, 10, 11)
 @pytest.mark.parametrize("n", [8, 16, 40])
 @pytest.mark.parametrize("kind", ["turns", "radians", "z", "z on the circle"])
 def test_points_of_every_kind(n: int, kind: str) -> None:
@@ -56,6 +57,7 @@ def test_points_of_every_kind(n: int, kind: str) -> None:
     np.testing.assert_array_equal(make(jnp.asarray(rounded)).in_turns, make(rounded).in_turns)
 
 
+@pytest.mark.quick(8, 21, 22, 26)
 @pytest.mark.parametrize("m", [1, 3, 8, 16, 24, 96])
 @pytest.mark.parametrize("n", [1, 8, 13, 16, 40])
 def test_uniform_points_alias(m: int, n: int) -> None:
@@ -67,6 +69,7 @@ def test_uniform_points_alias(m: int, n: int) -> None:
     assert y.shape == (m, 3) and error(y, np.exp(-2j * np.pi * turns) @ x.astype(complex)) <= 4e-7
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("f0", "f1", "m"), [(0.1, 0.2, 16), (-0.3, 0.4, 8), (0.7, 0.2, 64), (0, 1, 24), (3.25, 3.5, 8)]
 )
@@ -85,6 +88,7 @@ def test_zoom_far_from_zero_keeps_its_steps() -> None:
     assert np.abs(Points.zoom(f0, f1, m).in_turns - exact).max() <= 2.0**-54
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("a", "w"),
     [(1, np.exp(-2j * np.pi / 16)), (0.99 * np.exp(0.3j), 1.002 * np.exp(-0.1j)), (1j, 0.999), (-1, np.exp(3j))],
@@ -96,6 +100,7 @@ def test_chirp(a: complex, w: complex) -> None:
     dense(noise((40, 3), seed=4), points, z[:, None] ** -np.arange(40.0))
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("off", [False, True])
 @pytest.mark.parametrize("n", slow_but([64, 4096, 65_536], [64, 1024, 4096, 16_384, 65_536]))
 def test_error_of_one_dimension_does_not_grow(n: int, off: bool) -> None:
@@ -112,6 +117,7 @@ def test_error_of_one_dimension_does_not_grow(n: int, off: bool) -> None:
     assert error(y, truth) <= 4e-7
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("n", [4096, 65_536])
 def test_rounded_points_lose_three_digits_where_points_do_not(n: int) -> None:
     """Catches points rounded to the type of the array: NumPy's Vandermonde matrix is the witness."""
@@ -124,6 +130,7 @@ def test_rounded_points_lose_three_digits_where_points_do_not(n: int) -> None:
     assert mine <= 4e-7 and theirs >= 1e-5 * (n / 4096), (mine, theirs)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("radius", [0.99, 1.01])
 def test_off_the_circle_where_a_chirp_overflows(radius: float) -> None:
     """Catches magnitudes by repeated products or by Bluestein's w^(n^2 / 2), which leaves complex64 here."""
@@ -144,6 +151,7 @@ def test_off_the_circle_where_a_chirp_overflows(radius: float) -> None:
     dense(noise((n, 3), seed=8), circle, powers(in_turns(circle.angle), circle.log_radius, n))
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(("n", "off", "bound"), [(64, False, 2e-15), (1024, False, 2e-15), (64, True, 4e-15)])
 def test_double_precision(x64: None, n: int, off: bool, bound: float) -> None:
     """Catches float32 in the float64 path, or points that kept only the digits of n times an angle."""
@@ -199,6 +207,7 @@ def test_logarithms_lose_nothing(x64: None, points: Points, z: np.ndarray | None
     assert error(np.asarray(plan(x)) / rows, truth / rows) <= plan.error
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("worst", "sign"), [(1.2, 1), (0.8, -1)])
 def test_the_guard_names_the_worst_point(worst: float, sign: int) -> None:
     """Catches powers that silently leave the type's range, for radii below one as well, and a message without a
@@ -289,6 +298,7 @@ MADE = (
 )
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("points", MADE)
 def test_points_pass_through_jit_and_grad(points: Points) -> None:
     """Catches a pytree that loses its unit, its size or its radius, and a gradient that is not one of points."""
@@ -357,6 +367,7 @@ def test_repr() -> None:
 TURNS = (np.array([0.1, 0.2, 0.35]), np.array([-0.2, 0.0, 0.1, 0.4]), np.array([0.3, 0.31]))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("indexing", ["ij", "xy"])
 @pytest.mark.parametrize("many", [2, 3])
 def test_a_raveled_grid_is_refused(many: int, indexing: Any) -> None:

@@ -67,6 +67,7 @@ def _equal(ours: Any, theirs: Array) -> None:
     np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
 
 
+@pytest.mark.quick(42, 50, 112, 126, 140)
 @pytest.mark.parametrize("form", INTEGERS)
 @pytest.mark.parametrize("name", CALLS)
 def test_integers_in_every_form(name: str, form: str) -> None:
@@ -74,6 +75,7 @@ def test_integers_in_every_form(name: str, form: str) -> None:
     _equal(CALLS[name](INTEGERS[form]), CALLS[name](tuple))
 
 
+@pytest.mark.quick(0, 4, 12, 24, 28)
 @pytest.mark.parametrize(
     "two", [np.int64(2), np.array(2), np.uint8(2), jnp.array(2)], ids=lambda two: type(two).__name__
 )

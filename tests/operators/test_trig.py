@@ -80,6 +80,7 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
                 yield from _equations(inner.jaxpr)
 
 
+@pytest.mark.quick(0, 15, 29)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_call_is_scipys(x64: None, family: str, length: int) -> None:
@@ -126,6 +127,7 @@ def test_blocks_transposes_and_inverses(matrix: Trig) -> None:
         assert np.abs(unit - np.eye(matrix.length)).max() <= 1e-13
 
 
+@pytest.mark.quick(1, 4, 5, 6, 15)
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("real", [np.float32, np.float64])
@@ -141,6 +143,7 @@ def test_entries_of_long_transforms_are_right_to_a_rounding(x64: None, family: s
     assert np.abs(made - entries(family, type, rows, columns, length)).max() <= 4 * np.finfo(real).eps
 
 
+@pytest.mark.quick(0, 4, 12, 18)
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("length", [11, 509, 1024, 2187, 4093, 4096])

@@ -324,6 +324,7 @@ def test_wrong_arguments_are_refused() -> None:
             mf.passes((2**40, 8), budget=10**6, axes=axes)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("devices", [1, 8])
 @pytest.mark.parametrize("kind", ["fft", "rfft"])
 def test_the_chunks_of_a_source_are_read_once(devices: int, kind: str) -> None:

@@ -92,6 +92,7 @@ def finished_in(folder: Path) -> list[tuple[int, int]]:
     return [tile for tile, have in zip(tiles, done, strict=True) if have]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("end", "least"), [(1, 0), (8, 1), pytest.param(18, 3, marks=pytest.mark.slow)])
 def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
     """Catches a run that needs more than the files on the disk: the process is killed, and none of its code runs."""
@@ -244,6 +245,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.quick(6, 7, 9, 11)
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in HOSTILE.items() for text in texts])
 def test_a_damaged_journal_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes) -> None:
     """Catches what no run wrote taken for work that is done, or a traceback from deep inside."""

@@ -87,6 +87,7 @@ def _possible(shape: tuple[int, ...], budget: int, options: dict[str, Any]) -> b
         return False
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("kind", [".npy", ".zarr"])
 def test_lines_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Catches tiles that cut two dimensions, in three passes, as where one plane is too large; chunks that two of them
@@ -144,6 +145,7 @@ class Watched:
         return part
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("sizes", [None, (4,), (2, 2)])
 def test_never_more_than_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: Any) -> None:
     """Catches a tile read or written in one go with another, arrays kept on devices, and bytes read twice."""
@@ -200,6 +202,7 @@ class Event:
         return counted
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("kind", [".npy", ".zarr", pytest.param(".h5", marks=pytest.mark.slow)])
 def test_ended_anywhere_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Catches, at every single effect of a run: work lost or done twice, a result that is not bit for bit the same, an

@@ -44,6 +44,7 @@ def storage(y: Any) -> set[int]:
     return {shard.data.unsafe_buffer_pointer() for part in parts for shard in part.addressable_shards}
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(
     ("function", "shape", "sizes", "spec"),
     [

@@ -37,6 +37,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_waits_for_the_one_before(name: str, mesh: jax.sharding.Mesh) -> None:
     """Catches calls that are only queued: XLA aborts the process after some thirty of them."""
@@ -113,6 +114,7 @@ def test_programs_of_the_caller_have_no_token(mesh: jax.sharding.Mesh) -> None:
     assert "s8[0]" not in str(jax.jit(mf.fftn).lower(_array(mesh)).compile().as_text())
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("only", ["a plan, there and back"])
 def test_loops_end(only: str) -> None:
     """Catches the abort itself: results dropped, deleted, donated, fed back, in gradients and in threads."""

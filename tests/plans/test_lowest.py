@@ -60,6 +60,7 @@ def _spectrum(x: np.ndarray, kinds: tuple[str, ...]) -> np.ndarray:
     return y
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("case", CASES)
 def test_the_lowest_modes(case: str) -> None:
     """Catches another mode, one in another place, an inverse or a gradient that is not theirs, and a gather."""

@@ -82,6 +82,7 @@ def _truth(plan: Plan, x: np.ndarray, how: dict[str, Any]) -> np.ndarray:
     return y if how.get("kind") != "rfft" else np.take(y, range(x.shape[axes[-1]] // 2 + 1), axes[-1])
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_margin_is_left_out_and_comes_back_as_zeros(name: str) -> None:
     """Catches ghost cells that reach a result, NaN among them; a margin of the wrong width or place; more sent."""

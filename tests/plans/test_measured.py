@@ -76,6 +76,7 @@ def _prices(problem: Problem, steps: Sequence[Step]) -> Iterator[float]:
         layout, done = step.after(layout), done.union(step.dims)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("shape", "how"),
     [((16, 12, 10), {}), ((14, 9), {"kind": "rfft", "order": "any"}), ((12, 8), {"kind": "dct-2"})],
@@ -151,6 +152,7 @@ def test_the_fastest_is_taken_and_kept(folder: Path) -> None:
     assert _plan().trials == () and all(not stage.trials for stage in best.stages)
 
 
+@pytest.mark.more
 def test_no_run_follows_one_of_another_walk(folder: Path) -> None:
     """Catches a walk that pays for the memory that another left: XLA frees it while the next program runs."""
     ran, run = list[Plan](), cast(Any, Plan.__call__)
@@ -177,6 +179,7 @@ def test_short_plans_run_more_often(brief: float, rounds: int) -> None:
     assert runs.call_count == 1 + 2 * rounds
 
 
+@pytest.mark.more
 def test_walks_are_run(folder: Path) -> None:
     """Catches seconds that are not of the walks, a choice of one that fails, and no word if all fail."""
     x, run = noise((15, 11)), cast(Any, Plan.__call__)

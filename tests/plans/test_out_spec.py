@@ -21,6 +21,7 @@ def _put(x: np.ndarray, spec: P, kind: AxisType = AxisType.Explicit) -> Any:
     return jax.device_put(x, NamedSharding(mesh((2, 2, 2), kind), spec))
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=["auto", "explicit"])
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_a_round_trip_keeps_its_sharding(spec: P, kind: AxisType) -> None:
@@ -92,6 +93,7 @@ CASES: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick(6, 16)
 @pytest.mark.parametrize("out_spec", [P("z", "x", "y"), P(None, "z", ("x", "y")), P(("x", "y", "z"))], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_results_lie_as_asked(name: str, out_spec: P) -> None:
@@ -144,6 +146,7 @@ def test_moved_numbers_keep_their_type_and_bits() -> None:
     assert error(found, np.asarray(mf.derivative(a.astype("float32"), 0))) <= 1e-6
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("method", ["auto", "kdft"])
 def test_a_spec_may_be_a_list(method: str) -> None:
     """Catches a cache that cannot take a spec which every other place takes."""
@@ -163,6 +166,7 @@ def test_options_are_those_of_plan() -> None:
             mf.out_spec((8, 8, 8), mesh=over, **{name: True})  # type: ignore[arg-type]
 
 
+@pytest.mark.quick(2, 5, 10)
 @pytest.mark.parametrize("method", ["auto", "kdft", "cooley-tukey"])
 @pytest.mark.parametrize(
     ("sizes", "spec", "out_spec"),

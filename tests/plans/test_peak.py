@@ -24,6 +24,7 @@ TRIG_PEAKS = [
 ]
 
 
+@pytest.mark.quick(5, 6)
 @pytest.mark.parametrize(("kind", "shape", "sizes", "spec", "way"), TRIG_PEAKS)
 def test_peak_memory_of_cosines_is_never_exceeded(
     kind: str, shape: tuple[int, ...], sizes: tuple[int, ...], spec: P, way: dict[str, Any]
@@ -46,6 +47,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.quick(0, 4)
 @pytest.mark.parametrize(("shape", "sizes", "way"), WAYS)
 def test_peak_memory_is_never_exceeded(shape: tuple[int, ...], sizes: tuple[int, ...], way: dict[str, Any]) -> None:
     """Catches products of bfloat16 terms that a plan does not count, and a promise of twice the compiler's bytes."""

@@ -79,6 +79,7 @@ def test_cropped_and_padded_lengths() -> None:
     assert error(mf.gather(padded.inverse(padded(x))), x) <= 4e-7
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("method", ["auto", "transpose", "cooley-tukey", "kdft"])
 def test_inverse_and_adjoint_walk_back(method: str) -> None:
     """Catches an inverse of other steps than the forward ones, reversed."""
@@ -132,6 +133,7 @@ PEAKS = [
 ]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("shape", "sizes", "spec", "way"), PEAKS)
 def test_peak_memory_is_the_compilers(
     shape: tuple[int, ...], sizes: tuple[int, ...], spec: P, way: dict[str, Any]
@@ -160,6 +162,7 @@ def _soon(shape: tuple[int, ...], sizes: tuple[int, ...], method: str, free: boo
     return (method == "auto" and (free or len(shape) < 4)) or len(shape) == 2 or len(sizes) == 2
 
 
+@pytest.mark.quick(6, 79, 109, 133)
 @pytest.mark.parametrize(
     ("shape", "sizes", "method", "free"),
     slow_rows(_soon, SHAPES, SIZES, ("auto", "transpose", "kdft"), (False, True)),
@@ -236,6 +239,7 @@ def test_the_search_prices_what_follows_in_every_layout() -> None:
     assert Walk(start, search(problem)[0]).end.parts == (2, 1, 1)
 
 
+@pytest.mark.quick(1, 3)
 @pytest.mark.parametrize(("kind", "shape", "s", "spec"), LONGER)
 def test_the_search_finds_the_cheapest_walk_of_other_lengths(
     kind: str, shape: tuple[int, ...], s: tuple[int, ...], spec: P
@@ -279,6 +283,7 @@ def test_awkward_sizes_go_another_way() -> None:
     assert error(mf.gather(plan(noise((12,)))), dft(noise((12,)), (0,))) <= 4e-7
 
 
+@pytest.mark.quick(4, 5, 6, 7, 11)
 @pytest.mark.parametrize("n", [32, 48, 64, 80])
 @pytest.mark.parametrize("sizes", [(8,), (2, 4), (2, 2, 2)])
 def test_small_blocks_on_cpus_are_exchanged_whole(n: int, sizes: tuple[int, ...]) -> None:

@@ -107,6 +107,7 @@ def test_notebooks_show_every_step_with_a_picture() -> None:
     assert "svg" not in Page(pod._repr_html_()).counts  # a thousand blocks show nothing
 
 
+@pytest.mark.quick(0, 3)
 @pytest.mark.parametrize("wire", ["exact", "int24", "int16", "bfloat16"])
 def test_the_printed_error_is_never_below_that_of_the_plan(wire: str) -> None:
     """Catches a bound that is rounded down, and one for arbitrary points without the caveat about windows."""

@@ -32,6 +32,7 @@ def _plans(shape: tuple[int, ...], how: dict[str, Any]) -> list[mf.Plan]:
     return [mf.plan(shape, **here, **how, precompute=keep) for keep in (False, True)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("case", slow_but(["points"], CASES))
 def test_kept_rows_change_no_number(case: str, x64: None) -> None:
     """Catches rows of other devices or columns, a sign or transpose that the kept rows do not have, a gradient or a
@@ -60,6 +61,7 @@ def test_kept_rows_change_no_number(case: str, x64: None) -> None:
         assert error(mf.gather(jax.jit(kept)(x)), mf.gather(y)) == 0
 
 
+@pytest.mark.more
 def test_rows_are_operands_of_the_program_and_of_one_device_each() -> None:
     """Catches rows in the program's text or on all devices, remade in a call, left after the plan, or not counted."""
     plain, kept = _plans((48, 20), {})

@@ -144,6 +144,7 @@ def _plan(**options: Any) -> mf.Plan:
     return mf.plan(SHAPE, mesh=mesh((8,)), topology=POD, **{**PLANS, **options})
 
 
+@pytest.mark.quick(1, 2, 3)
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -223,6 +224,7 @@ def test_good_kernels_stay(tpus: None, caplog: pytest.LogCaptureFixture) -> None
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING] and "failed" not in str(plan)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("broken", [wrong(short.transform_columns), raising])
 def test_a_broken_kernel_is_left_to_xla(tpus: None, broken: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Catches a plan with a kernel that is wrong or cannot be compiled, a plan that does not report it, and wrong
@@ -242,6 +244,7 @@ def test_a_broken_kernel_is_left_to_xla(tpus: None, broken: Any, caplog: pytest.
     assert error(y, np.fft.fft(x, axis=0)) <= 2e-7
 
 
+@pytest.mark.more
 def test_first_use_while_jax_traces(tpus: None) -> None:
     """Catches a trial that becomes part of the user's program, or that JAX refuses there: in jit, vmap, grad, shard_map
     and under a mesh that is set.
@@ -352,6 +355,7 @@ TRIALS: dict[str, Callable[[], Sequence[Trial]]] = {
 }
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", slow_but(("first, in another order", "from pieces"), TRIALS))
 def test_every_kind_of_kernel_passes_its_trial(name: str) -> None:
     """Catches a truth of another layout, sign or scale than the kernel's, by which a good kernel would be left out."""

@@ -68,6 +68,7 @@ def _in_turn(name: str, mode: str, what: str) -> bool:
     return ((mode == "wrap") == (what == "convolve")) == (list(CASES).index(name) % 2 == 0)
 
 
+@pytest.mark.quick(16)
 @pytest.mark.parametrize(
     ("name", "mode", "what"), slow_rows(_in_turn, CASES, ("wrap", "same"), ("convolve", "correlate"))
 )
@@ -82,6 +83,7 @@ def test_direct_sums(name: str, mode: str, what: str) -> None:
     assert error(found, _truth(a, b, axes, mode, what == "correlate")) <= 1e-6
 
 
+@pytest.mark.quick(0, 2, 3, 6)
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
 @pytest.mark.parametrize("m", [1, 2, 3, 5, 8])
 def test_every_small_length_in_double_precision(x64: None, n: int, m: int) -> None:
@@ -93,6 +95,7 @@ def test_every_small_length_in_double_precision(x64: None, n: int, m: int) -> No
             np.testing.assert_allclose(found, _truth(a, b, (0,), mode, what == "correlate"), atol=1e-13)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_compiled_text_has_three_walks_of_half_the_traffic(small: bool, kind: AxisType) -> None:
@@ -107,6 +110,7 @@ def test_compiled_text_has_three_walks_of_half_the_traffic(small: bool, kind: Ax
     assert error(run(a, b), np.asarray(mf.convolve(a, b))) <= 1e-6
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_gradients_in_both(x64: None, small: bool, kind: AxisType) -> None:
@@ -141,6 +145,7 @@ def test_arrays_of_every_kind() -> None:
     assert counts.dtype == np.float32 and error(counts, np.array([3, 1, 3, 5])) <= 1e-6
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("shape", [(3, 2), (8, 6)])
 def test_eager_gradients_beside_an_array_on_the_host(shape: tuple[int, ...]) -> None:
     """Catches a second array that must be put on a mesh, although eager `grad` hides the devices."""
@@ -280,6 +285,7 @@ def _linear(a: np.ndarray, b: np.ndarray, axes: tuple[int, ...], mode: str) -> n
     return found
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("name", LONG)
 def test_long_kernels_and_their_gradients(name: str) -> None:
     """Catches a kernel cut otherwise than the spectrum that it multiplies, what wraps around, gradients that are not

@@ -96,6 +96,7 @@ def test_wavenumbers_follow_s_dtype_and_described_meshes(x64: None) -> None:
     np.testing.assert_allclose(real, 2 * np.pi * np.fft.fftfreq(8), rtol=1e-7)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", ["block", "line"])
 def test_wavenumbers_meet_the_spectrum_without_traffic(name: str) -> None:
     """Catches numbers that are gathered, or a padded half spectrum that does not fit them, within jit and outside."""
@@ -114,6 +115,7 @@ def test_wavenumbers_meet_the_spectrum_without_traffic(name: str) -> None:
     assert name == "line" or collectives(run.lower(a).compile()) == both
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", slow_but(["pencil", "line", "crossed"], BOXES))
 def test_odd_wavenumbers_differentiate_as_derivative_does(x64: None, name: str) -> None:
     """Catches a Nyquist frequency that is kept, lost in even functions or for odd sizes, or 0 by another rule.
@@ -147,6 +149,7 @@ DERIVATIVES: list[tuple[str, Any, Any, str]] = [
 ]
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("name", "axis", "order", "dtype"), DERIVATIVES)
 def test_derivatives_of_waves(name: str, axis: Any, order: Any, dtype: str) -> None:
     """Catches a wrong power, sign, axis or length, a complex result of real samples, and a lost sharding."""
@@ -161,6 +164,7 @@ def test_derivatives_of_waves(name: str, axis: Any, order: Any, dtype: str) -> N
     assert error(y, truth) <= 1e-5  # relative to the wave that is amplified least
 
 
+@pytest.mark.quick(2, 5, 7, 8)
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 12])
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_derivatives_of_every_order_of_short_lines(x64: None, n: int, dtype: str) -> None:
@@ -175,6 +179,7 @@ def test_derivatives_of_every_order_of_short_lines(x64: None, n: int, dtype: str
         np.testing.assert_allclose(y, truth if np.iscomplexobj(x) else truth.real, atol=1e-13 * np.pi**order)
 
 
+@pytest.mark.quick(5, 6)
 @pytest.mark.parametrize("name", list(BOXES))
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_poisson_of_a_product_of_cosines(name: str, dtype: str) -> None:
@@ -209,6 +214,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", list(FUNCTIONS))
 @pytest.mark.parametrize("box", ["slab", "pencil", "block"])
 def test_half_the_traffic_and_no_gathers(name: str, box: str) -> None:
@@ -222,6 +228,7 @@ def test_half_the_traffic_and_no_gathers(name: str, box: str) -> None:
     assert found == {kind: 2 * count for kind, count in plan.collectives.items()}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", list(FUNCTIONS))
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_gradients_are_exact(x64: None, name: str, kind: AxisType) -> None:
@@ -327,6 +334,7 @@ def test_wrong_calls_are_refused_with_the_value_and_the_remedy(case: str) -> Non
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("manual", ["xyz", "xz"])
 def test_inside_a_callers_shard_map(manual: str) -> None:
     """Catches wavenumbers of the whole spectrum put to one block of it, and products that need whole arrays begun."""

@@ -41,6 +41,7 @@ def _wave(boundary: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[np.ndarray
     return functools.reduce(np.multiply.outer, lines), square
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_waves_between_walls(x64: None, boundary: tuple[str, ...]) -> None:
     """Catches a wall in another place, a wavenumber of another axis, a mean that is dropped, and a gather."""
@@ -88,6 +89,7 @@ def test_the_solution_is_its_own_gradient() -> None:
     assert error(back(jnp.asarray(ct))[0], np.asarray(solve(ct))) <= 1e-5
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("n", "most"), [(8, 1e-1), (16, 1e-5), (22, 1e-8)])
 def test_a_charge_in_open_space(x64: None, n: int, most: float) -> None:
     """Catches images of a periodic box, and a Green's function of finite order: the error falls faster than any."""

@@ -107,6 +107,7 @@ def test_a_product_without_aliasing(coarse: tuple[int, ...], fine: tuple[int, ..
     assert error(found, truth[..., : n // 2 + 1]) <= 1e-6
 
 
+@pytest.mark.quick(0, 2)
 @pytest.mark.parametrize("n", [4, 5])
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
 def test_samples_between_samples_and_back(n: int, norm: str | None) -> None:
@@ -119,6 +120,7 @@ def test_samples_between_samples_and_back(n: int, norm: str | None) -> None:
     assert error(mf.truncate_spectrum(fine, (n, 6), kind="rfft", norm=norm), np.asarray(X)) <= 1e-6
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("kind", "half"), slow_rows(lambda kind, half: (kind == AxisType.Auto) == half, KINDS, (False, True))
 )
@@ -158,6 +160,7 @@ def test_no_numbers_stay_none() -> None:
     assert mf.pad_spectrum(np.ones((1, 0)), (2, -1), kind="fft").shape == (2, 0)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("kind", "half"), slow_rows(lambda kind, half: (kind == AxisType.Auto) == half, KINDS, (False, True))
 )
@@ -178,6 +181,7 @@ def test_sizes_that_the_mesh_does_not_divide(kind: AxisType, half: bool) -> None
     assert mf.gather(slope(a)).shape == X.shape
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("n", [8, 9])
 def test_half_a_spectrum_is_not_taken_for_a_whole_one(n: int) -> None:
     """Catches a forgotten kind that gives a wrong field (off by 95 %): of plain and of padded arrays, both ways."""
@@ -195,6 +199,7 @@ def test_half_a_spectrum_is_not_taken_for_a_whole_one(n: int) -> None:
 RINGS = [((8,), ("x",)), ((2, 3), ("y", "x")), ((3, 2), ("x", "y"))]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("sizes", "axes"), RINGS)
 @pytest.mark.parametrize(("old", "new"), [(7, 17), (16, 24), (24, 8), (13, 13)])
 def test_bands_of_every_size_and_back(sizes: tuple[int, ...], axes: tuple[str, ...], old: int, new: int) -> None:

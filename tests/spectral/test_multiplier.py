@@ -75,6 +75,7 @@ def test_as_numpy_transforms_and_multiplies(case: Case, dtype: str, kind: AxisTy
     assert y.sharding.is_equivalent_to(a.sharding, y.ndim)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("kind", "traced", "dtype"),
     slow_rows(
@@ -105,6 +106,7 @@ def test_the_force_of_a_potential_in_four_transforms(x64: None, kind: AxisType, 
     assert counts.get("all-to-all") == 4 * found.collectives["all-to-all"] and "all-gather" not in counts
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("kind", "traced"), slow_rows(lambda kind, traced: (kind == AxisType.Auto) == traced, KINDS, (False, True))
 )
@@ -126,6 +128,7 @@ def test_gradients_in_the_array_and_in_what_f_closes_over(x64: None, kind: AxisT
     assert "all-gather" not in collectives(jax.jit(gradient).lower(x, 0.7).compile())
 
 
+@pytest.mark.more
 def test_arrays_of_every_kind() -> None:
     """Catches a path that needs a mesh, planes that return joined, a batch, a block, and a tree of one."""
     x = noise(SHAPE)
@@ -159,6 +162,7 @@ def test_a_new_function_at_every_call_compiles_nothing(caplog: pytest.LogCapture
     assert not [record for record in caplog.records if "ompil" in record.getMessage()]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("kind", "traced"), slow_rows(lambda kind, traced: (kind == AxisType.Auto) == traced, KINDS, (False, True))
 )

@@ -52,6 +52,7 @@ def _sent(function: Function, x: Any, **how: Any) -> tuple[Collective, ...]:
     return every_collective(program_of(jax.jit(lambda x: function(x, **how)).lower(x).compile()))
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("name", slow_but(("poisson", "convolve", "power_spectrum"), FUNCTIONS))
 def test_a_wire_halves_what_a_function_sends(name: str) -> None:
     """Catches a function that takes wire= and sends floats in one of its walks, there or back, and one that gathers."""
@@ -64,6 +65,7 @@ def test_a_wire_halves_what_a_function_sends(name: str) -> None:
     assert 0.5 <= after / before <= 0.57
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("name", "wire"),
     [
@@ -90,6 +92,7 @@ def test_no_more_error_than_the_plans_print(name: str, wire: str) -> None:
     assert np.linalg.norm(back(x)[0] - truth(factor.conj())) <= most
 
 
+@pytest.mark.more
 def test_methods_and_precisions(x64: None) -> None:
     """Catches a method, a ring, or a precision that is taken and not handed on."""
     a = noise((4, 8, 6), "float32")

@@ -68,6 +68,7 @@ def test_the_scale_is_finite(values: np.ndarray) -> None:
     assert 0 < high - low <= picture.DECADES
 
 
+@pytest.mark.quick(7)
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
 @pytest.mark.parametrize("shape", [(8, 6, 5, 2), (8, 6), (9,)])
 @pytest.mark.filterwarnings("error")

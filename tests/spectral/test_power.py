@@ -72,6 +72,7 @@ def _same(found: mf.PowerSpectrum, truth: mf.PowerSpectrum, bound: float = 1e-6)
     assert error(found.power, np.asarray(truth.power)) <= bound and error(found.k, np.asarray(truth.k)) <= bound
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_every_mode_is_counted_once_and_parseval(name: str, dtype: str) -> None:
@@ -86,6 +87,7 @@ def test_every_mode_is_counted_once_and_parseval(name: str, dtype: str) -> None:
     assert all(part.dtype == np.float32 and part.sharding.is_fully_replicated for part in found)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", ["pencil", "line"])
 def test_bins_by_number_and_by_edges_in_double_precision(x64: None, name: str) -> None:
     """Catches modes on edges in the wrong bin, the largest mode lost, and those beyond the edges counted."""
@@ -110,6 +112,7 @@ def test_a_wave_has_its_power_where_it_is() -> None:
     assert found.counts.tolist() == [1] + [2] * 15 + [1]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["slab", "pencil", "block"])
 def test_only_bins_are_reduced_over_devices(name: str) -> None:
     """Catches a gather, a walk back to natural order, and a sum over devices of more than the bins."""
@@ -126,6 +129,7 @@ def test_only_bins_are_reduced_over_devices(name: str) -> None:
     assert sum(one.bytes for one in found if one.kind == "all-reduce") <= 4 * 5 * 4
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_gradients_are_exact(x64: None, kind: AxisType) -> None:
     """Catches a gradient lost, or counted once for each device: of a quadratic function, differences are exact."""
@@ -172,6 +176,7 @@ def test_planes_and_batches() -> None:
         assert error(row, np.asarray(mf.power_spectrum(part).power)) <= 1e-6
 
 
+@pytest.mark.quick(4, 5)
 @pytest.mark.parametrize(
     ("name", "types"),
     slow_rows(
@@ -200,6 +205,7 @@ def test_cross_power_mode_by_mode(name: str, types: tuple[str, str]) -> None:
     assert total == pytest.approx(np.mean(x * y.conj()) * kept, rel=1e-4)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_cross_power_sends_bins_and_has_exact_gradients(x64: None, kind: AxisType) -> None:
     """Catches a gradient lost in one of two arrays, a field's own power that is another, and a gather."""
@@ -220,6 +226,7 @@ def test_cross_power_sends_bins_and_has_exact_gradients(x64: None, kind: AxisTyp
     assert sum(one.bytes for one in found if one.kind == "all-reduce") <= 8 * 6 * 5
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_cross_power_of_sizes_that_the_mesh_does_not_divide(kind: AxisType) -> None:
     """Catches padding counted as modes, or transformed as data."""
@@ -231,6 +238,7 @@ def test_cross_power_of_sizes_that_the_mesh_does_not_divide(kind: AxisType) -> N
         assert error(found.power, np.asarray(truth.power)) <= 1e-6
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", ["slab", "pencil"])
 def test_eager_gradients_along_one_of_two_arrays(name: str) -> None:
     """Catches a mesh that is taken for another one, because eager `grad` shows one array's mesh without its devices."""

@@ -36,6 +36,7 @@ def _waves(kinds: tuple[str, ...], sizes: tuple[int, ...], orders: tuple[int, ..
 CASES = [(kind, order) for kind, order in itertools.product(KINDS[1:], (1, 2, 3))]
 
 
+@pytest.mark.quick(2, 3, 4, 5)
 @pytest.mark.parametrize(("kind", "order"), CASES)
 def test_waves_between_walls(x64: None, kind: str, order: int) -> None:
     """Catches a wave of another number, a sign, samples at other points, and a gather."""
@@ -63,6 +64,7 @@ def test_mixed_boundaries_orders_sizes_and_types(x64: None) -> None:
     assert np.abs(re - want).max() <= most and np.abs(im - 2 * want).max() <= 2 * most
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(("n", "kind"), [(1, "neumann"), (24, "neumann"), (23, "dirichlet"), (16, "dirichlet")])
 def test_a_line_over_eight_devices(x64: None, n: int, kind: str) -> None:
     """Catches waves that do not move to the next device, the last sine, and lines of one point."""
@@ -76,6 +78,7 @@ def test_a_line_over_eight_devices(x64: None, n: int, kind: str) -> None:
     assert np.abs(mf.gather(found) - want).max() <= 1e-12
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_gradients_and_shard_map(kind: AxisType) -> None:
     """Catches a transpose that keeps the kinds, and a block taken for the whole array."""

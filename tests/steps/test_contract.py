@@ -85,6 +85,7 @@ class Direct(Step):
         return f"direct {names(self.dims, layout)}"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("shape", "sizes", "spec"), [((6, 10, 5), (2, 2), P("x", "y")), ((7, 9), (4,), P("x"))])
 def test_a_step_in_one_class_is_searched_for_and_run(
     shape: tuple[int, ...], sizes: tuple[int, ...], spec: P, monkeypatch: pytest.MonkeyPatch

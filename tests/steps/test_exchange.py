@@ -87,6 +87,7 @@ def _logical(stored: Any, layout: Layout) -> np.ndarray:
     return mf.gather(padded(stored, layout, None))
 
 
+@pytest.mark.quick(3, 10)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_an_exchange_is_its_moves(name: str, packed: bool) -> None:
@@ -102,6 +103,7 @@ def test_an_exchange_is_its_moves(name: str, packed: bool) -> None:
     np.testing.assert_array_equal(_logical(back, joint.start), noise(case.shape))
 
 
+@pytest.mark.quick(1, 2, 5, 7, 10, 18, 19)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_collectives_of_an_exchange(name: str, packed: bool) -> None:
@@ -215,6 +217,7 @@ def test_drawn_walks_as_of_large_blocks(case: Case, method: str, order: str, see
     assert error(mf.gather(plan.inverse(y)), x) <= 8e-7
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("order", ["natural", "any"])
 @pytest.mark.parametrize("spec", [P("x", "y", "z"), P(("x", "y"), "z"), P("x", ("z", "y")), P(("z", "x", "y"))])
 def test_walks_in_chunks(order: str, spec: P) -> None:
@@ -229,6 +232,7 @@ def test_walks_in_chunks(order: str, spec: P) -> None:
     assert error(mf.gather(plan.inverse(y)), x) <= 5e-7
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(
     ("sizes", "spec", "order"),
     [
@@ -250,6 +254,7 @@ def test_chunks_pass_from_step_to_step(sizes: tuple[int, ...], spec: P, order: s
     assert len(copied) == packed, "the pack of sixteen chunks; the result's join is the program's ROOT"
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("shape", "sizes", "spec", "order"),
     [
@@ -300,6 +305,7 @@ def test_calls_ask_for_memory_in_chunks() -> None:
     assert traced_with is None
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("planes", [False, True], ids=["complex", "planes"])
 def test_plans_compiled_ahead_ask_for_the_memory_that_calls_ask_for(planes: bool) -> None:
     """Catches a program that is timed or profiled with other options than calls have: 512^3 took a fifth longer."""
@@ -344,6 +350,7 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield key >> 3, message[at - size : at]
 
 
+@pytest.mark.quick(7)
 @pytest.mark.parametrize("shape", [(254, 256, 256), (256, 250, 256), (251, 257, 255), (384, 320, 256)])
 @pytest.mark.parametrize(("sizes", "spec"), [((2, 4), P("x", "y")), ((2, 2, 2), P("x", "y", "z"))])
 def test_chunks_of_one_size_are_few(shape: tuple[int, ...], sizes: tuple[int, ...], spec: P) -> None:
@@ -369,6 +376,7 @@ def _six_step(name: str) -> tuple[Layout, tuple[int, ...], SixStep]:
     return start, sizes, SixStep((dim,), Roots(shape[dim], -1, shape[dim], shape[dim]), (shape[dim],))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", LINES)
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_six_steps(name: str, sign: int) -> None:

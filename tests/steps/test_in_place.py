@@ -66,6 +66,7 @@ def _steps(name: str, kind: Kind = "fft", real: bool = False) -> list[InPlace]:
     return list(InPlace.offers(problem, start, problem.todo()))
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_every_offer_transforms_its_dimensions_and_leaves_the_layout(name: str, small_chunks: None) -> None:
     """Catches shares that return to other rows, a chunk done twice or not at all, and lines in the wrong order."""
@@ -83,6 +84,7 @@ def test_every_offer_transforms_its_dimensions_and_leaves_the_layout(name: str, 
         assert collectives(program) == walk.collectives == {"all-to-all": 2 * step.chunks}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_back_by_the_adjoint_and_in_a_batch(name: str, small_chunks: None) -> None:
     """Catches a transpose, a conjugate or a batch dimension that the steps of a chunk do not follow."""
@@ -99,6 +101,7 @@ def test_back_by_the_adjoint_and_in_a_batch(name: str, small_chunks: None) -> No
     assert error(pair, np.stack([y, 2 * y])) <= 4e-7
 
 
+@pytest.mark.quick(32)
 @pytest.mark.parametrize(
     ("name", "kind", "dtype"),
     slow_rows(
@@ -134,6 +137,7 @@ def test_cosines_and_sines_in_chunks(
         assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", slow_but(("block",), ("pencil", "block", "two axes", "odd factors")))
 def test_half_spectra_in_chunks(name: str, small_chunks: None) -> None:
     """Catches half spectra in rows of the lines, padding that becomes data, and a way back or a gradient of others."""
@@ -156,6 +160,7 @@ def test_half_spectra_in_chunks(name: str, small_chunks: None) -> None:
         assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mesh_name", slow_but(("block",), LARGE))
 def test_real_transforms_go_straight_to_their_result(mesh_name: str) -> None:
     """Catches a half spectrum that returns to a cut which does not divide it, and lines of a wrong device."""
@@ -179,6 +184,7 @@ def test_real_transforms_go_straight_to_their_result(mesh_name: str) -> None:
     assert abs(apart) <= 1e-6 * np.linalg.norm(c) * np.linalg.norm(truth)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", ["fft", "rfft"])
 def test_padding_reaches_no_line(kind: Kind, small_chunks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches chunks of a padded dimension, padding in a line, and a way on to a goal that loses rows."""
@@ -237,6 +243,7 @@ def _there_and_back(spec: P) -> dict[str, Callable[[Any], Any]]:
     }
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("mesh_name", LARGE)
 @pytest.mark.parametrize("what", ["there", "there and back", "scan", "gradient"])
 def test_a_plain_jit_needs_chunks_alone(mesh_name: str, what: str) -> None:
@@ -251,6 +258,7 @@ def test_a_plain_jit_needs_chunks_alone(mesh_name: str, what: str) -> None:
     assert memory.temp_size_in_bytes <= 4 * shared_memory.CHUNK_BYTES
 
 
+@pytest.mark.quick(0, 1)
 @pytest.mark.parametrize("mesh_name", LARGE)
 def test_cosines_in_a_plain_jit_need_chunks_alone(mesh_name: str) -> None:
     """Catches cosines of cut dimensions that exchange whole blocks: of 256^3 there were two to three in temporaries."""
@@ -260,6 +268,7 @@ def test_cosines_in_a_plain_jit_need_chunks_alone(mesh_name: str) -> None:
     assert memory is not None and memory.temp_size_in_bytes <= 2 * shared_memory.CHUNK_BYTES
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("mesh_name", LARGE)
 def test_a_spectrum_of_real_numbers_is_finished_where_it_lies(mesh_name: str) -> None:
     """Catches a second array of a spectrum beside the result of rfftn, and a cut last dimension opened as a whole."""

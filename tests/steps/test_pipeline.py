@@ -85,6 +85,7 @@ def _logical(y: jax.Array, walk: Walk) -> np.ndarray:
     return mf.gather(padded(y, walk.end, None))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", ["free, cut", "target", "target, uneven"])
 def test_chunks_of_the_lowest_modes(name: str) -> None:
     """Catches chunks of the size before the modes are dropped."""
@@ -96,6 +97,7 @@ def test_chunks_of_the_lowest_modes(name: str) -> None:
     assert error(_logical(again, chunked.adjoint()), _logical(back, plain.adjoint())) <= 1e-6
 
 
+@pytest.mark.quick(0, 2, 7)
 @pytest.mark.parametrize("name", CASES)
 def test_chunks_change_no_value_and_no_sharding(name: str) -> None:
     """Catches rows that arrive out of order, a chunk lost or doubled at the end, and padding among the rows."""
@@ -110,6 +112,7 @@ def test_chunks_change_no_value_and_no_sharding(name: str) -> None:
     np.testing.assert_allclose(_logical(found, chunked), _logical(expected, plain), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("name", CASES)
 def test_planes_go_as_complex_numbers_do(name: str) -> None:
     """Catches parts of split complex that are cut or joined in different ways."""
@@ -123,6 +126,7 @@ def test_planes_go_as_complex_numbers_do(name: str) -> None:
     np.testing.assert_allclose(found, _logical(expected, plain), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["source, uneven", "target"])
 def test_chunks_of_float64_by_slices(x64: None, name: str) -> None:
     """Catches chunks transformed by another step than requested, or a pipeline without its kind of products, so that
@@ -143,6 +147,7 @@ def test_chunks_of_float64_by_slices(x64: None, name: str) -> None:
     assert error(back, x * np.prod([case.shape[d] for d in case.dims])) <= 2e-15
 
 
+@pytest.mark.quick(0, 5)
 @pytest.mark.parametrize("name", CASES)
 def test_the_walk_back_is_the_adjoint_and_a_pipeline_too(name: str) -> None:
     """Catches a transpose whose chunks are taken along the wrong end of the move: <A x, z> = <x, A* z>."""
@@ -162,6 +167,7 @@ def test_the_walk_back_is_the_adjoint_and_a_pipeline_too(name: str) -> None:
     np.testing.assert_allclose(_logical(gradient, back), _logical(w, back).conj(), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.quick(2, 5, 7, 8, 11)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("planes", [1, 2])
 def test_every_chunk_is_one_exchange(name: str, planes: int) -> None:
@@ -179,6 +185,7 @@ def test_every_chunk_is_one_exchange(name: str, planes: int) -> None:
     assert lowered.as_text().count("optimization_barrier") == chunks - 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["free, cut", "source, two axes, uneven", "target, uneven"])
 def test_a_batch_dimension_changes_nothing(name: str) -> None:
     """Catches a dimension that is not counted on when another is put before it."""

@@ -24,6 +24,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("kind", "inverse", "shape", "length", "sizes", "steps"), CASES)
 def test_a_line_of_another_length(
     kind: str, inverse: bool, shape: tuple[int, ...], length: int, sizes: tuple[int, ...], steps: list[str]

@@ -54,6 +54,7 @@ def _types(program: jax.stages.Compiled) -> list[str]:
     return re.findall(r"= \(?(\w+)\[[^=]* all-to-all\(", program.as_text() or "")
 
 
+@pytest.mark.quick(11)
 @pytest.mark.parametrize(
     ("name", "wire"),
     [*itertools.product(CASES, ["exact", "int16"]), *itertools.product(["in turn", "two axes"], ["outer=int16"])],

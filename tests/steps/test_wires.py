@@ -56,6 +56,7 @@ def _bytes(plan: mf.Plan, sizes: dict[str, int]) -> int:
     return plan.work.sent_bytes + stays
 
 
+@pytest.mark.quick(33)
 @pytest.mark.parametrize(
     ("name", "wire"), [row if row in QUICK else slow_case(*row) for row in SOME | dict.fromkeys(QUICK)]
 )
@@ -110,6 +111,7 @@ def test_words_in_tiles_between_kernels(wire: str = "int24") -> None:
     assert 0 < error(back, np.fft.ifftn(w.astype(complex), norm="forward")) <= plan.error
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("wire", LOSSY)
 def test_gradients_pass_straight_through(wire: str) -> None:
     """Catches a slope of zero, as rounding has, and a way back that sends otherwise than the way there."""
@@ -125,6 +127,7 @@ def test_gradients_pass_straight_through(wire: str) -> None:
     assert error(mf.gather(change), truth) <= plan.error
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("wire", ["int16", "bfloat16"])
 def test_gradients_in_points_and_matrices(wire: str) -> None:
     """Catches a derivative of the rounding itself, zero almost everywhere, if one ring sends another's result."""
@@ -142,6 +145,7 @@ def test_gradients_in_points_and_matrices(wire: str) -> None:
         assert 0 < error(one, np.asarray(true)) <= (3e-3 if wire == "int16" else 3e-2)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_values_of_any_size_at_many_decades(scale: float) -> None:
     """Catches scales that leave float32, in a field whose spectrum falls by twelve decades and in a spike."""
@@ -163,6 +167,7 @@ CROPPED: dict[str, tuple[tuple[int, ...], tuple[int, ...], P, dict[str, Any]]] =
 }
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", CROPPED)
 def test_what_is_cropped_takes_no_digits(name: str) -> None:
     """Catches large numbers that are cropped later but set the scale of small ones beside them, which were then
@@ -202,6 +207,7 @@ def test_double_precision_in_a_quarter_of_the_bytes(x64: None) -> None:
         assert y.dtype == np.complex128 and error(y / 1e200, dft(x / 1e200, (0, 1, 2))) <= plan.error
 
 
+@pytest.mark.more
 def test_split_complex_travels_in_one_message() -> None:
     """Catches planes sent separately, each with its scales, as on chips that keep planes."""
     with chips_without_caches():

@@ -84,6 +84,7 @@ def error(made: jax.Array, true: np.ndarray) -> float:
     return float(np.linalg.norm(np.asarray(made) - true) / np.linalg.norm(true))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("block, tile, width, slack, coils, points, limit", CASES)
 def test_values_and_their_transpose(
     block: tuple[int, ...],

@@ -33,6 +33,7 @@ def _exact(x: np.ndarray, many: int, sign: int) -> np.ndarray:
     return np.fft.fftn(x, axes=axes) if sign < 0 else np.fft.ifftn(x, axes=axes, norm="forward")
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_values_there_and_onto_real_lines(name: str) -> None:
     """Catches a mirror image in another's row, X[0] or X[N / 2] counted twice or not at all, a sign, and rows or
@@ -70,6 +71,7 @@ def test_lines_do_not_reach_each_other() -> None:
         assert error(re[row] + 1j * im[row], exact[row]) <= 2e-7, row
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("interpret", [True, False])
 def test_each_is_the_others_transpose(interpret: bool) -> None:
     """Catches a gradient by another transform, or of the other sign."""

@@ -71,6 +71,7 @@ def transformed(x: np.ndarray, dims: tuple[int, ...], sign: int, room: int) -> n
 SIGNS = {name: (-1) ** j for j, name in enumerate(QUICK)}  # a kernel has a sign in its tables and butterflies alone
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(("name", "sign"), [*SIGNS.items(), *(slow_case(name, -SIGNS.get(name, 1)) for name in CASES)])
 def test_values_of_every_kernel(name: str, sign: int) -> None:
     """Catches a twiddle of another position, rows or columns beyond the end that affect the rest, and an order of
@@ -83,6 +84,7 @@ def test_values_of_every_kernel(name: str, sign: int) -> None:
     assert error(transformed(x, dims, sign, room), exact) <= 2e-7
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(("shape", "dims"), [((130, 3, 16), (2,)), ((136, 8, 24), (1, 2)), ((144, 16), (1,))])
 def test_dimensions_in_the_order_in_which_a_tpu_keeps_them(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     """Catches dimensions that are brought back to other places, or transformed in their stead."""
@@ -101,6 +103,7 @@ MOVED: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
 }
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", slow_but(("a last dimension",), MOVED))
 def test_dimensions_that_are_brought_to_where_they_have_kernels(name: str) -> None:
     """Catches a dimension that returns to another's place, or is left out, and copies that are not counted."""
@@ -170,6 +173,7 @@ def test_radices_and_what_fits() -> None:
     assert supports((500, 8, 8), 0) and supports((8, 1, 8), 1)
 
 
+@pytest.mark.quick(2, 5)
 @pytest.mark.parametrize(("shape", "dim"), [((2, 97, 8, 128), 1), ((11, 3, 130), 0), ((3, 16, 251), 2), ((1, 13), 1)])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_prime_length_by_kernels_of_another(shape: tuple[int, ...], dim: int, sign: int) -> None:

@@ -64,6 +64,7 @@ def _in_pieces(x: np.ndarray, source: int, dim: int, parts: int, many: int) -> P
     return Pieces(tuple(jnp.asarray(np.stack([one.real, one.imag], 1)) for one in arrays), source, dim)
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_values_of_parts_and_pieces(name: str) -> None:
     """Catches a row taken from another piece, or written to another part, and a kernel beside which copies are made."""

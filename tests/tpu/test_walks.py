@@ -61,6 +61,7 @@ def interpreted() -> Iterator[None]:
     jax.clear_caches()
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_kernels_in_a_walk_are_xlas_ffts(name: str) -> None:
     """Catches chunks that arrive out of order, a part sent to the wrong device, planes exchanged, a sign, padding read,
@@ -90,6 +91,7 @@ REAL_CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], Options]] = {
 }
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", slow_but(("slab",), REAL_CASES))
 def test_real_kernels_in_a_walk(name: str) -> None:
     """Catches a half spectrum made by products although a kernel is cheaper, padding read as samples, an inverse that
@@ -112,6 +114,7 @@ def test_real_kernels_in_a_walk(name: str) -> None:
         assert error(mf.gather(jax.jit(plan.inverse)(run(xs))), x) <= 1e-6
 
 
+@pytest.mark.more
 def test_pieces_are_handed_from_exchange_to_kernel() -> None:
     """Catches a piece or a part in another's place, planes exchanged, and a walk back that takes what none left."""
     shape, where, sizes = (16, 64, 8), mesh((8,)), {"x": 8}
@@ -174,6 +177,7 @@ def test_an_engine_that_there_is_none_of() -> None:
     assert error(np.asarray(mf.fftn(noise((8, 6)), engine="xla")), np.fft.fftn(noise((8, 6)))) <= 3e-7
 
 
+@pytest.mark.more
 def test_kernels_are_linear() -> None:
     """Catches a kernel without a rule for gradients, and one that is not the transpose."""
     planes, cts = (tuple(noise((2, 16, 3), "float32", seed=seed) for seed in seeds) for seeds in ((0, 1), (2, 3)))

@@ -34,6 +34,7 @@ def _planes(shape: tuple[int, ...], many: int) -> list[jax.Array]:
     return planes
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("wire", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_write_and_read_the_bits_of_xla(name: str, wire: str) -> None:
