@@ -54,6 +54,22 @@ def test_peak_memory_is_never_exceeded(shape: tuple[int, ...], sizes: tuple[int,
     check_peak(mf.plan(shape, mesh=mesh(sizes), **way), most=2)
 
 
+CLOSE = [
+    ((48, 24, 32), (5,), {"method": "transpose", "order": "any"}),  # padded shares between FFTs
+    ((35531,), (2,), {"method": "cooley-tukey"}),  # a longer line, in two stages
+    ((107564,), (2,), {"method": "cooley-tukey"}),  # parts with a large prime factor: a chirp on each device
+    ((131072,), (8,), {}),  # six steps
+    ((21, 31, 41), (4,), {"method": "cooley-tukey", "spec": P(None, "x")}),  # a longer line, and lines behind it
+]
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(("shape", "sizes", "way"), CLOSE)
+def test_peak_memory_is_close(shape: tuple[int, ...], sizes: tuple[int, ...], way: dict[str, Any]) -> None:
+    """Catches copies in a promise that the compiler does not make, or the reverse."""
+    check_peak(mf.plan(shape, mesh=mesh(sizes), **way), most=1.2)
+
+
 def test_sums_of_many_shards_stay_in_place() -> None:
     """Catches a sum and its loss in two arrays: XLA copied both for every tile."""
     plan = mf.plan((88, 16, 130), mesh=mesh((5,)), spec=P(None, None, "x"), kind="dst-3", method="kdft", axes=(2,))

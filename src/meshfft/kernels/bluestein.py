@@ -76,7 +76,7 @@ def chirp_fft(block: Array, dim: int, sign: int, way: str) -> Array:
 def _in_cache(block: Array, dim: int, sign: int) -> Array:
     shape, length = block.shape, block.shape[dim]
     before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
-    width = max(1, CACHE_BYTES // (padded_length(length) * block.dtype.itemsize))
+    width = _width(length, after > 1, block.dtype.itemsize)
 
     def rows(lines: Array, start: Array | int, width: int) -> Array:
         part = lax.dynamic_slice(lines, (start, 0), (width, length))
@@ -88,11 +88,21 @@ def _in_cache(block: Array, dim: int, sign: int) -> Array:
         return lax.dynamic_update_slice(lines, done, (row, 0, start))
 
     def row(i: Array, lines: Array) -> Array:
-        return _looped(lines, after, max(width, NARROWEST), functools.partial(columns, row=i))
+        return _looped(lines, after, width, functools.partial(columns, row=i))
 
     if after == 1:
         return _looped(block.reshape(before, length), before, width, rows).reshape(shape)
     return lax.fori_loop(0, before, row, block.reshape(before, length, after)).reshape(shape)
+
+
+def _width(length: int, behind: bool, itemsize: int) -> int:
+    width = max(1, CACHE_BYTES // (padded_length(length) * itemsize))
+    return max(width, NARROWEST) if behind else width
+
+
+def chirp_points(length: int, lines: int, behind: bool, itemsize: int) -> int:
+    """Points that "lines" holds beside a block: M before and after an FFT, of the lines transformed at a time."""
+    return 4 * padded_length(length) * min(lines, _width(length, behind, itemsize))
 
 
 def _looped(lines: Array, many: int, width: int, work: Callable[..., Array]) -> Array:

@@ -46,6 +46,7 @@ class Work:
     moves: tuple[Move, ...] = ()  # everything sent, by kind and mesh axes
     parts: int = 1  # computed in sequence, each sent during the next
     peak_bytes: int = 0  # alive at the peak, input and output included
+    sent_on_bytes: int = 0  # more of them if an exchange follows
     beside_bytes: int = 0  # alive at every step, as kept rows, and input or output not counted elsewhere
 
     @property
@@ -68,6 +69,7 @@ def total(works: Iterable[Work]) -> Work:
         hops=sum(w.hops for w in works),
         moves=tuple(move for w in works for move in w.moves),
         peak_bytes=max((w.peak_bytes for w in works), default=0) + sum(w.beside_bytes for w in works),
+        sent_on_bytes=max((w.sent_on_bytes for w in works), default=0),
     )
 
 

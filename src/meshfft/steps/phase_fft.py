@@ -32,7 +32,7 @@ from ..collectives.levels import Wires
 from ..collectives.ring import one_shuffle
 from ..kernels import sliced
 from ..kernels.base import Engine, Lines, fft_error
-from ..kernels.bluestein import chirp_spectrum, is_awkward, padded_length
+from ..kernels.bluestein import chirp_points, chirp_spectrum, is_awkward, padded_length
 from ..kernels.sliced import TWIDDLE_FLOPS, SlicedFFT
 from ..kernels.xla import BEHIND_PASSES, XLA
 from ..layout.elements import cleared, positions
@@ -135,17 +135,23 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         padded = 0 if is_comb(source, dim, many) else gathered
         kind, times = ("two-way ring", parts // 2) if self.two_way and parts > 2 else ("ring", parts - 1)
         # live arrays, by memory_analysis for 8 CPU devices and v3:32x32 (8192^3 on (4, 4, 128))
-        whole = _is_whole(target, dim, many)
+        whole, more = _is_whole(target, dim, many), 0.0
         alive = max((5 if whole else 7) * largest, 3 * padded)
         if chip.side == 1:
             ends, unrolled = math.prod(source.block) + math.prod(target.block), parts <= UNROLLED
             short = self.line & (self.line - 1) == 0  # indices modulo a power of two are fused
-            held = (max(parts - 1, 2) if whole else 2 * parts + 1) if unrolled else (3 if whole else 6)
-            if not whole and math.prod(source.block[:dim]) == 1:
-                held = (parts if unrolled else 4) + 1 if short else (parts if unrolled else 2) + 4
+            least = 1.5 if source.ndim == 1 else 2
+            held = (max(parts - 1, least) if whole else 2 * parts + 1) if unrolled else (3 if whole else 6.5)
+            if not whole and (behind or math.prod(source.block[:dim]) == 1):
+                fewer = (parts + 1.25 if unrolled else 4.4) + 2.25 * (many % parts > 0) - 0.5 * short
+                held, more = fewer, held - fewer if unrolled else 0
             gather = 3 * (padded + largest) + block + padded // parts - ends
-            gather = (4 * max(padded, largest) + block // 4 if chip.cached else gather) * (padded > 0)
-            alive = ends + max(held * largest, gather) + block * is_awkward(many)
+            gather = (4 * padded + block // 4 if chip.cached else gather) * (padded > 0)
+            chirp = int(held * largest) + block
+            if chip.cached:
+                chirp = chirp_points(many, others, behind > 0, itemsize) + block * (others > 1)
+            gather = max(gather, chirp * is_awkward(many, chip.cached))
+            alive = ends + max(int(held * largest), gather)
             if whole and self.lossy:  # coded messages, and one block
                 coded = -(-ringed * (parts - 1 if unrolled else 2) // itemsize)
                 summed = largest + coded + block // 3 + block * (source.ndim == 1)
@@ -175,6 +181,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             hops=parts - 1,
             moves=(Move("all-to-all", axes, share * parts, 1), Move(kind, axes, ringed, times)),
             peak_bytes=(alive + 2 * block * (kind != "ring")) * itemsize + held,
+            sent_on_bytes=int(more * largest) * itemsize,
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:

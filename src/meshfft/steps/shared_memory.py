@@ -75,14 +75,16 @@ class SixStep(MatrixStep[Roots], Wired):
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         parts, points = layout.parts[self.dim], math.prod(layout.block)
-        size, sent = points * itemsize, self.message_bytes(self._lines(layout, parts), itemsize)
+        size, lines = points * itemsize, self._lines(layout, parts)
+        sent, near = self.message_bytes(lines, itemsize), math.gcd(lines[2], NEAR)
+        arrays = 5 if near == 1 or parts & (parts - 1) else 4 - 1 / parts + 1 / min(near, 8)
         return Work(
             vector_flops=round(points * (flops_of(self.matrix.length) + 12)),
             memory_bytes=(3 * PASSES + SIX_STEP_PASSES) * size,
             sent_bytes=3 * sent * (parts - 1),
             all_to_alls=3,
             moves=(Move("all-to-all", layout.axes[self.dim], sent * parts, 3),),
-            peak_bytes=5 * size,
+            peak_bytes=int(arrays * size),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:

@@ -102,11 +102,24 @@ class _Memory:
         cosines = packed and real and layout.even and j > 0 and not (beside[0].sends or beside[0].numbers.dots)
         next_to = max(around) <= result and any(one.sends and not one.dims for one in beside)
         last = 2 * work.sent_bytes == sent if j == self.last else next_to or cosines
-        if not (lossy or j == 0 or chunked or last):
+        if not (lossy or j == 0 or chunked or last or (packed and not real and self.whole(j))):
             return math.inf
         short = lossy and not real and 2 * sent <= max(around) and layout.even and step.after(layout).even
         quarter = lossy or (chunked and count(step.chunked.grids[1]) >= UNFUSED)
         return self.blocks[0] + result + shares * (6 if short else 8) // 4 + shares // 4 * quarter + ALIGNED
+
+    def whole(self, j: int) -> bool:
+        """Whether a padded all-to-all of complex blocks, between FFTs alone, keeps no copy that the result cannot hold.
+
+        In two dimensions lines along the first one are copied.
+        """
+        (step, layout), after = self.pairs[j], self.step(j + 1)
+        beside = [(self.works[k], self.blocks[k]) for k in (j - 1, j + 1) if self.step(k)]
+        if any(work.matrix_flops or work.peak_bytes > 3 * block for work, block in beside):  # products, cosines
+            return False
+        uncopied = layout.ndim > 2 or (after is not None and after.dims == (1,))
+        padded = not (layout.even and step.after(layout).even)
+        return uncopied and padded and max(self.blocks[j : j + 2]) <= self.blocks[-1]
 
     def gaps(self, j: int) -> int:
         """Bytes between the shares of two exchanges in sequence, which differ in size if one is padded."""
@@ -134,7 +147,8 @@ def counted(
     """The works, with all bytes that coexist."""
     memory, done, crowd = _Memory(pairs, reals, scale != 1, real, works, blocks), list[Work](), 0
     for j, work in enumerate(works):
-        nbytes = work.peak_bytes + memory.beside(j)
+        after = memory.step(j + 1)
+        nbytes = work.peak_bytes + memory.beside(j) + (work.sent_on_bytes if after and after.sends else 0)
         if work.matrix_flops and not memory.in_loop(j):  # a third of another ring's matrices
             nbytes += crowd // 3 * (work.parts > 2)
             crowd = max(crowd, work.peak_bytes)
