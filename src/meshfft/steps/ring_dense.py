@@ -33,6 +33,7 @@ from .sends import Wired, hops
 
 PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
 TILE_FLOPS, TILE_PASSES = 16_000, 1  # to start one tile's product on a CPU; over its result in a cache, fitted
+REAL_PASSES = 3  # more of real numbers: their products take longer than the operations say, fitted on 8 CPU devices
 SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
 GAUSS_PASSES = WIRE_PASSES = 2  # per shard: sum and difference of its planes are made; it is decoded
 
@@ -113,7 +114,8 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = parts if self.transposed else parts // 2 + (parts != 2)  # over the result, twice as long in two floats
-        passes = passes * (1 + self._two(layout)) + TILE_PASSES * reals if self.tiled else 1
+        of_tiles = TILE_PASSES * reals + REAL_PASSES * (reals == 1)
+        passes = passes * (1 + self._two(layout)) + of_tiles if self.tiled else 1
         memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
         memory += WIRE_PASSES * parts * block * itemsize * self.lossy
         started = self.tiled * parts * -(-others // tiles.TILE) * reals * self.dot.pairs  # products
