@@ -35,7 +35,7 @@ LOG = logging.getLogger("meshfft")
 Tell = Callable[[str, float], None]
 FOLDER = "meshfft-choices"  # among JAX's programs
 ROUNDS, MOST_ROUNDS = 5, 40
-BRIEF, LIMIT = 1.0, 60.0  # seconds of all rounds that allow more of them; seconds after which nothing more starts
+BRIEF, LIMIT = 3.0, 60.0  # seconds of all rounds that allow more of them; seconds after which nothing more starts
 SLOWER = 4.0  # plans that the model finds this many times slower than the best are not run
 
 
