@@ -85,6 +85,10 @@ class Layout:
     def spec(self) -> PartitionSpec:
         return spec_of(self.axes)
 
+    def manual_first(self, mapped: frozenset[str]) -> PartitionSpec:
+        """The spec with mapped axes as outermost cuts, as shard_map needs."""
+        return spec_of(tuple(sorted(axes, key=lambda axis: axis not in mapped)) for axes in self.axes)
+
     @functools.cached_property
     def even(self) -> bool:
         return self.storage == self.shape

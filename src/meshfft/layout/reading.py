@@ -101,7 +101,7 @@ def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
     if axis_sizes(here) != sizes:
         raise ValueError(f"the plan's mesh has {sizes}, that of shard_map {axis_sizes(here)}: use one mesh")
     for layout in layouts:
-        if _manual_first(layout, mapped) != layout.spec:
+        if layout.manual_first(mapped) != layout.spec:
             raise ValueError(
                 f"the plan has arrays cut as {layout.spec}, with manual axes behind others, but they cut first: "
                 "plan with order='natural' and such a spec, or map all axes"
@@ -211,7 +211,7 @@ def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | 
     """The spec that the array shows, after the Manual axes that the caller names; else the caller's."""
     mapped, sizes = mapped_axes(mesh), axis_sizes(mesh)
     given, known = (from_spec((0,) * ndim, sizes, one) for one in (spec, shown))
-    first = _manual_first(given, mapped)
+    first = given.manual_first(mapped)
     if first != given.spec:
         raise ValueError(f"spec {given.spec} has manual axes behind others, but they cut first: give {first}")
     inner = tuple(tuple(axis for axis in axes if axis not in mapped) for axes in given.axes)
@@ -222,11 +222,6 @@ def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | 
             f"spec {spec} is given, but the array is sharded as {shown}: drop spec=, or reshard the array first"
         )
     return spec_of(map(tuple.__add__, given.axes, known.axes))
-
-
-def _manual_first(layout: Layout, mapped: frozenset[str]) -> PartitionSpec:
-    """Mapped axes cut first, as shard_map needs."""
-    return spec_of(tuple(sorted(axes, key=lambda axis: axis not in mapped)) for axes in layout.axes)
 
 
 def _settled(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
