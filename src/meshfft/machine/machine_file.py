@@ -32,7 +32,8 @@ def measured_chip(chip: Chip, rates: Mapping[str, float], products: Mapping[str,
 def read_machine_file(path: Path) -> tuple[Chip, int, int, tuple[int, ...]]:
     """The chip, devices, domains, and chips of a domain along each axis of its torus, if it has one.
 
-    Raises OSError if it cannot be read, ValueError if it is no machine file."""
+    Raises OSError if it cannot be read, ValueError if it is no machine file.
+    """
     remedy = "give a file that meshfft measure wrote"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file: {remedy}")

@@ -139,17 +139,11 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         alive = max((5 if whole else 7) * largest, 3 * padded)
         if chip.side == 1:
             ends, unrolled = math.prod(source.block) + math.prod(target.block), parts <= UNROLLED
-            short = self.line & (self.line - 1) == 0  # indices modulo a power of two are fused
-            least = 1.5 if source.ndim == 1 else 2
-            held = (max(parts - 1, least) if whole else 2 * parts + 1) if unrolled else (3 if whole else 6.5)
-            if not whole and (behind or math.prod(source.block[:dim]) == 1):
-                fewer = (parts + 1.25 if unrolled else 4.4) + 2.25 * (many % parts > 0) - 0.5 * short
-                held, more = fewer, held - fewer if unrolled else 0
+            held, more = self._held(source, dim, whole, chip.cached)
             gather = 3 * (padded + largest) + block + padded // parts - ends
             gather = (4 * padded + block // 4 if chip.cached else gather) * (padded > 0)
-            chirp = int(held * largest) + block
-            if chip.cached:
-                chirp = chirp_points(many, others, behind > 0, itemsize) + block * (others > 1)
+            chirp = chirp_points(many, others, behind > 0, itemsize) + block * (others > 1)
+            chirp = chirp if chip.cached else int(held * largest) + block
             gather = max(gather, chirp * is_awkward(many, chip.cached))
             alive = ends + max(int(held * largest), gather)
             if whole and self.lossy:  # coded messages, and one block
@@ -160,11 +154,8 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             passes = UNIT_PASSES + 3 * parts
             work = dataclasses.replace(local, memory_bytes=local.memory_bytes + passes * largest * itemsize)
         else:
-            passes = (
-                RING_PASSES
-                + (CACHED_BEHIND * (behind > 0) if chip.cached else BEHIND_PASSES * behind)
-                + 4 * (parts - 2)
-            )
+            transposes = CACHED_BEHIND * (behind > 0) if chip.cached else BEHIND_PASSES * behind
+            passes = RING_PASSES + transposes + 4 * (parts - 2)
             work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
         phases, held = 6 * block + 8 * parts * out, 0
         if self.dot:  # in pairs of float32; roots are made once for all lines
@@ -183,6 +174,20 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             peak_bytes=(alive + 2 * block * (kind != "ring")) * itemsize + held,
             sent_on_bytes=int(more * largest) * itemsize,
         )
+
+    def _held(self, source: Layout, dim: int, whole: bool, cached: bool) -> tuple[float, float]:
+        """Blocks that the ring holds, and more if an exchange follows; counts of `cached` chips are fitted to CPUs."""
+        parts, first = source.parts[dim], math.prod(source.block[:dim]) == 1
+        unrolled, short = parts <= UNROLLED, self.line & (self.line - 1) == 0  # indices modulo 2^k are fused
+        if whole:
+            return max(parts - 1, 1.5 if cached and source.ndim == 1 else 2) if unrolled else 3, 0
+        most = 2 * parts + 1 if unrolled else 6.5 if cached else 6
+        if not cached and first:
+            return (parts if unrolled else 4) + 1 if short else (parts if unrolled else 2) + 4, 0
+        if not (cached and (first or dim < source.ndim - 1)):
+            return most, 0
+        fewer = (parts + 1.25 if unrolled else 4.4) + 2.25 * (self.line // parts % parts > 0) - 0.5 * short
+        return fewer, most - fewer if unrolled else 0
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         if self.dot:
