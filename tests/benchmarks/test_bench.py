@@ -131,6 +131,7 @@ def test_rows_are_complete_and_marked(rows: list[Values]) -> None:
     assert {one["figure"] for one in rows} == {"kdft-2d", "kdft-3d", "fft-3d", "table-v3"}
 
 
+@pytest.mark.more
 def test_no_model_beats_its_floor(rows: list[Values]) -> None:
     """Catches rates of the model above published ones, and links that carry more than they can."""
     for family in ("KDFT", "FFT"):

@@ -169,6 +169,7 @@ def test_a_terminated_run_leaves_nothing() -> None:
     assert os.listdir() == ["a.npy"]
 
 
+@pytest.mark.more
 def test_interrupted_twice_it_ends_without_a_trace() -> None:
     """Catches a traceback of JAX's own end where the user interrupts once more while Python ends."""
     again = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"

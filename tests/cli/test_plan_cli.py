@@ -111,6 +111,7 @@ def test_plan_for_a_pod_that_is_only_named() -> None:
     assert {other["method"] for other in given["runners_up"]} == {"transpose", "cooley-tukey", "kdft"}
 
 
+@pytest.mark.more
 def test_plan_says_who_else_ran_and_what_does_not_fit() -> None:
     """Catches a table wider than the terminal, a winner without its rivals, and no warning of a plan that is too
     large."""

@@ -57,6 +57,7 @@ def test_wires_send_less_and_say_what_that_costs() -> None:
         assert f"leave out --{name}" in refused(*words)
 
 
+@pytest.mark.more
 def test_the_direction_of_the_ring_is_that_of_the_flag() -> None:
     """Catches --ring that does not reach the plan that runs."""
     np.save("a.npy", values())
@@ -103,6 +104,7 @@ def test_the_inverse_needs_no_flags(flags: list[str]) -> None:
         assert error(source[...], array) < 1e-6
 
 
+@pytest.mark.more
 def test_flags_are_heard_before_the_file() -> None:
     """Catches flags that are ignored in favour of the file's record, and a mesh that was not given."""
     np.save("a.npy", values())

@@ -48,6 +48,7 @@ def saved(name: str, values: np.ndarray, affine: np.ndarray = AFFINE) -> str:
     return name
 
 
+@pytest.mark.more
 def test_voxels_are_where_those_of_the_maps_are() -> None:
     """Catches a packed image that nibabel does not read, a coil of maps in NIfTI read as a row, positions and sizes of
     voxels that are lost or permuted, and a store without them."""

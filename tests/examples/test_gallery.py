@@ -80,6 +80,7 @@ def test_the_equation_is_navier_stokes() -> None:
     assert abs(decay - viscosity * (slopes**2).sum((0, 1)).mean()) < 1e-5 * decay  # a periodic flow: curl is gradient
 
 
+@pytest.mark.more
 def test_quantum_takes_the_path_of_the_exact_propagator(tmp_path: Path) -> None:
     """Catches wavenumbers that are laid out otherwise than the spectrum, a sign, and half steps that are whole."""
     picture = tmp_path / "quantum.png"
@@ -104,6 +105,7 @@ def test_cosmology_is_that_of_numpy(tmp_path: Path) -> None:
     assert error < 1e-4 and off < 2 and picture.stat().st_size > 10_000  # of 7 bins; data cancel much of the gradient
 
 
+@pytest.mark.more
 def test_particles_move_as_on_one_grid(tmp_path: Path) -> None:
     """Catches masses and forces that are lost at the edge of a block, a neighbour mistaken, and a wrong potential."""
     picture = tmp_path / "particles.png"
@@ -111,6 +113,7 @@ def test_particles_move_as_on_one_grid(tmp_path: Path) -> None:
     assert error < 5e-6 and picture.stat().st_size > 5_000
 
 
+@pytest.mark.more
 def test_optics_ends_in_the_airy_pattern(tmp_path: Path) -> None:
     """Catches a zoom to other frequencies, a phase of the wrong sign or size, a lost factor, a shift of the focus."""
     picture = tmp_path / "optics.png"
@@ -157,6 +160,7 @@ def test_neural_operator_has_the_gradient_of_direct_sums() -> None:
         assert np.linalg.norm(ours - theirs) < 1e-5 * np.linalg.norm(theirs)
 
 
+@pytest.mark.more
 def test_a_long_convolution_is_learned(tmp_path: Path) -> None:
     """Catches wrong gradients in a sharded filter, a filter that sees the future, and sequences that are gathered."""
     program, picture = _program("long_convolution"), tmp_path / "long_convolution.png"

@@ -130,6 +130,7 @@ def test_sizes_that_the_axes_do_not_divide() -> None:
         assert error(jax.jit(odd)(put(x, spec)), want) <= 4e-7
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", slow_but(["kernel"], ["kernel", "factor", "points"]))
 def test_gradients_in_what_every_device_has(name: str) -> None:
     """Catches a cotangent that only one device knows, or that is counted once for each: kernels, factors, points."""
@@ -174,7 +175,7 @@ GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.quick(0)
+@pytest.mark.more
 @pytest.mark.parametrize("name", slow_but(["of each"], GRADIENTS))
 def test_gradients_of_a_batch(name: str) -> None:
     """Catches cotangents of one example that are summed over a batch, of all that are not, and second derivatives."""
@@ -257,6 +258,7 @@ def test_what_tpus_refuse() -> None:
         jax.eval_shape(mf.fftn, x)
 
 
+@pytest.mark.more
 def test_cross_spectra() -> None:
     """Catches a sum over devices that its gradient takes twice, and a cross spectrum of arrays cut apart."""
     x, y = noise(SHAPE, "float32"), noise(SHAPE, "float32", 1)
@@ -290,6 +292,7 @@ def test_equal_calls_are_one_work() -> None:
     assert work((0, 1)) is work((0, 1)) and work((0, 1)) is not work((1, 2))
 
 
+@pytest.mark.more
 def test_an_array_that_changes_in_place() -> None:
     """Catches a call that is taken for one with other edges of its bins, because their array is the same object."""
     x, bins = noise((8, 8), "float32"), cast(Any, np.array([0.0, 1.0, 9.0]))

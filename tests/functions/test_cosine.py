@@ -67,6 +67,7 @@ def test_value_sharding_inverse_and_gradient(
     assert abs(left - right) <= 2e-5 * np.linalg.norm(z) * np.linalg.norm(truth)
 
 
+@pytest.mark.more
 @given(cases(), st.sampled_from(["dct-2", "dct-3", "dst-2", "dst-4"]), SEEDS)
 def test_double_precision(case: Case, kind: str, seed: int) -> None:
     """Catches float32 anywhere in the float64 path."""
@@ -79,7 +80,7 @@ def test_double_precision(case: Case, kind: str, seed: int) -> None:
         assert y.dtype == np.float64 and error(mf.gather(y), truth) <= 2e-15
 
 
-@pytest.mark.quick(0)
+@pytest.mark.more
 @pytest.mark.parametrize(("kind", "dtype"), [("dct-1", "float32"), ("dst-3", "float32"), ("dct-4", "complex64")])
 def test_large_blocks_in_place(kind: str, dtype: str) -> None:
     """Catches lines that the last, smaller part of a sweep leaves out, forward, back and in the gradient."""

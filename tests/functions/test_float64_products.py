@@ -71,6 +71,7 @@ def test_kdft(n: int, kind: str) -> None:
         assert _off(mf.gather(plan.inverse(mf.shard(y, where, P("x")))), x.astype(np.clongdouble)) <= 1e-14
 
 
+@pytest.mark.more
 def test_separable_and_what_travels() -> None:
     """Catches real matrices and blocks that become complex, and blocks that travel sliced, which are more bytes."""
     rng, where = np.random.default_rng(0), mesh((2,))

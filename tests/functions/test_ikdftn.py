@@ -85,6 +85,7 @@ def test_plans_solve_what_they_transformed(name: str, norm: str | None) -> None:
     assert len(found.methods) == len(found.conditions) == len(shape)
 
 
+@pytest.mark.more
 def test_the_residual_of_samples_that_fit_nothing() -> None:
     """Catches a residual of the solver's own, and an answer that is not the least one: 24 samples, 16 unknowns."""
     points, y = jittered(24), noise((24,))
@@ -110,7 +111,7 @@ def test_uniform_samples_need_no_solver() -> None:
     assert found.value.shape == (8, 16) and error(found.value, x) <= 1e-6
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("n", [16, 64])
 def test_off_the_circle(n: int) -> None:
     """Catches an inverse of the unscaled matrix, whose condition is 0.9^-n times that of the scaled one."""
@@ -121,6 +122,7 @@ def test_off_the_circle(n: int) -> None:
     assert found.condition < 10 and error(weight * np.asarray(found.value), weight * x) <= 1e-6 * found.condition
 
 
+@pytest.mark.more
 def test_refinement_reaches_the_precision_of_the_transform(x64: None) -> None:
     """Catches an inverse rounded to float32 on its way, or no refinement."""
     points, x = jittered(32), noise((32, 3), "complex128")
@@ -130,6 +132,7 @@ def test_refinement_reaches_the_precision_of_the_transform(x64: None) -> None:
     assert float(found.residual) <= 2e-15
 
 
+@pytest.mark.more
 def test_one_step_of_refinement_makes_the_residual_small() -> None:
     """Catches W X alone, whose residual is a rounding times the condition."""
     points, x = Points.turns(0.85 * np.arange(24) / 24), noise((24, 4))
@@ -270,6 +273,7 @@ def test_traced_points_off_the_circle(x64: None) -> None:
     assert np.isnan(run(turns / 12, radii * 0 + 1)[0][1].value).all()
 
 
+@pytest.mark.more
 def test_what_conjugate_gradients_cannot_solve() -> None:
     """Catches an answer without a digit: refused of known points, NaN of traced ones."""
     x, close = jnp.asarray(noise((32,))), np.arange(32) / 64
@@ -280,7 +284,7 @@ def test_what_conjugate_gradients_cannot_solve() -> None:
     assert np.isnan(jax.jit(lambda t: mf.ikdftn(x, Points.turns(t)).value)(jnp.asarray(close))).all()
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize(("weight", "value"), [("tikhonov", 1e-3), ("truncation", 1e-2)])
 def test_regularised_solutions(weight: str, value: float) -> None:
     """Catches a regularisation that is refined away, or not of the problem stated."""
@@ -329,7 +333,7 @@ def test_jit_gradient_and_collectives() -> None:
     assert np.isfinite(residual(mf.shard(noise((24, 3)), devices, spec))).all()
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("method", ["direct", "iterative"])
 def test_the_direction_of_the_ring_reaches_every_product(method: str) -> None:
     """Catches a ring= that a system, its refinement or an iteration drops, of ikdftn and of a plan."""
@@ -366,6 +370,7 @@ def test_conjugate_gradients_tell_each_other_numbers_only() -> None:
     assert error(jax.jit(jax.shard_map(solve, mesh=devices, in_specs=spec, out_specs=spec))(y), x) <= 1e-6
 
 
+@pytest.mark.more
 def test_padding_of_samples_is_not_read() -> None:
     """Catches NaN beyond the samples that reaches the value, or the residual's norms."""
     plan, x = mf.plan((13,), mesh=mesh((8,)), points=jittered(13), method="kdft"), noise((13,))

@@ -114,7 +114,7 @@ BLOCKS = ("1-D, fewer", "1-D, one input", "1-D, one point", "2-D, two axes on on
 QUICK = [*((name, False) for name in BLOCKS), *((name, True) for name in (*UNEVEN[:2], "3-D, idle axis"))]
 
 
-@pytest.mark.quick(5)
+@pytest.mark.more
 @pytest.mark.parametrize("case", slow_but(QUICK, itertools.product(TABLE, (False, True))), ids=str)
 def test_points_along_every_axis(case: tuple[str, bool]) -> None:
     """Catches a gather, a wrong number of hops, and fewer, as many or more points than inputs that are mixed up."""
@@ -288,6 +288,7 @@ def test_inside_jit_under_auto_axes() -> None:
     assert error(y, truth) <= 4e-7 and y.sharding.is_equivalent_to(NamedSharding(devices, spec), 2)
 
 
+@pytest.mark.more
 def test_inside_jit_an_array_may_be_captured() -> None:
     """Catches a program that does not know of the mesh, because no array that is given to it is on one."""
     devices, spec = mesh((8,)), P("x")
@@ -297,6 +298,7 @@ def test_inside_jit_an_array_may_be_captured() -> None:
     assert error(y, powers(turns, None, 16) @ x.astype(complex)) <= 4e-7
 
 
+@pytest.mark.more
 def test_explicit_axes_need_no_annotation() -> None:
     """Catches a type that lost its sharding, and gradients that do not pass under Explicit axes."""
     devices, spec = mesh((2, 4), AxisType.Explicit), P("x", "y")
@@ -364,6 +366,7 @@ def _joined(planes: Any) -> Any:
     return mapped(jax.lax.complex, *planes)
 
 
+@pytest.mark.more
 def test_planes_through_the_call_and_traced_points() -> None:
     """Catches planes whose gradient in points takes the real part for the imaginary one."""
     x, turns = noise((16,)), jnp.asarray(np.random.default_rng().random(8), jnp.float32)
@@ -438,6 +441,7 @@ def test_inside_a_users_shard_map(kind: AxisType, precision: str) -> None:
     assert error(y, truth) <= (4e-7 if precision == "float32" else 1e-5)
 
 
+@pytest.mark.more
 def test_points_that_came_back_from_jax_are_numbers_again() -> None:
     """Catches concrete arrays taken for traced ones: an optimiser's points must serve ikdftn, hash and compare."""
     points = mf.Points.turns([0.1, 0.3, 0.6], radius=0.99)
@@ -447,6 +451,7 @@ def test_points_that_came_back_from_jax_are_numbers_again() -> None:
     assert error(solved.value, x) <= 1e-6 and hash(back.settled) == hash(back.settled)
 
 
+@pytest.mark.more
 def test_stages_solve_their_own_dimension() -> None:
     """Catches a stage that keeps the points of other dimensions."""
     points = [mf.Points.turns(np.arange(8) / 8 + 0.01), None]
@@ -477,6 +482,7 @@ def test_the_mode_of_a_ring_is_in_the_text(method: str) -> None:
         mf.fftn(x, method="transpose", ring="one-way")
 
 
+@pytest.mark.more
 def test_on_cpus_a_ring_of_two_reads_and_writes_blocks_once() -> None:
     """Catches blocks copied, taken apart or filled with zeros as wholes: only hops make them, and loops in place."""
     plan = mf.plan((64,) * 3, mesh=mesh((2, 2, 2)), spec=P("x", "y", "z"), method="kdft")

@@ -126,6 +126,7 @@ def test_value_sharding_and_round_trip(real: Real, method: str, order: str, seed
         assert error(mf.gather(plan.inverse(y)), x) <= 8e-7
 
 
+@pytest.mark.more
 @given(transforms(), st.sampled_from(METHODS), SEEDS)
 def test_double_precision(real: Real, method: str, seed: int) -> None:
     """Catches float32 anywhere in the float64 path."""
@@ -174,6 +175,7 @@ def test_collectives_are_those_the_plan_prints(real: Real, method: str, order: s
     assert collectives(back) == plan.walk.transpose().collectives  # the transposed ring sends planes and receives reals
 
 
+@pytest.mark.more
 @given(st.sampled_from([(8,), (2,), (4,), (2, 2), (2, 4)]), st.integers(1, 3), st.booleans(), st.booleans(), SEEDS)
 def test_lines_that_are_cut_go_as_pairs(
     sizes: tuple[int, ...], times: int, inverse: bool, reversed_axes: bool, seed: int

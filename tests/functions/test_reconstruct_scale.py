@@ -24,7 +24,7 @@ def _least_squares() -> np.ndarray:
     return np.linalg.lstsq(encode, DATA.ravel().astype(complex), rcond=None)[0].reshape(4, 4)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("l2", [0.0, 1e-9])
 def test_units_of_data_and_maps_change_nothing(l2: float) -> None:
     """Catches an image of zeros, or NaN, from data whose squares are no numbers in single precision."""

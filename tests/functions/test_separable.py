@@ -56,7 +56,7 @@ def test_any_matrices_along_any_axes(where: Any, real: bool, two: bool, seed: in
     assert error(y, truth) <= 4e-7 * len(shape)
 
 
-@pytest.mark.quick(0)
+@pytest.mark.more
 @pytest.mark.parametrize("complex_x", [False, True])
 @pytest.mark.parametrize("complex_m", [False, True])
 def test_types(complex_x: bool, complex_m: bool) -> None:
@@ -73,6 +73,7 @@ def test_types(complex_x: bool, complex_m: bool) -> None:
     assert whole.dtype == np.float32 and error(whole, np.arange(64).reshape(8, 8) @ np.ones((8, 3))) <= 1e-7
 
 
+@pytest.mark.more
 def test_double_precision(x64: None) -> None:
     """Catches a matrix or a block rounded to float32."""
     x, matrix = noise((8, 5), "float64"), noise((16, 8), "complex128", 1)
@@ -82,6 +83,7 @@ def test_double_precision(x64: None) -> None:
         assert y.dtype == np.complex128 and error(y, matrix @ x @ noise((5, 5), "float64", 2).T) <= 2e-15
 
 
+@pytest.mark.more
 def test_the_kdft_its_adjoint_and_its_inverse_are_instances() -> None:
     """Catches a second definition of the transform: KDFT, adjoint and inverse are V, V^H and V^-1 along each axis."""
     devices, spec, shape, counts = mesh((2, 4)), P("x", "y"), (6, 8), (6, 8)
@@ -196,6 +198,7 @@ def test_collectives() -> None:
     assert collectives(program) == hops
 
 
+@pytest.mark.more
 def test_explicit_axes_and_planes() -> None:
     """Catches a type that lost its sharding under Explicit axes, and planes that are joined on the way."""
     devices, spec, x, matrix = mesh((8,), AxisType.Explicit), P("x", None), noise((16, 2)), noise((8, 16), "float32", 1)

@@ -179,6 +179,7 @@ def test_the_search_finds_the_cheapest_walk(topology: str, sizes: tuple[int, ...
                 assert sum(map(machine.price, works)) == pytest.approx(cheapest(problem), rel=1e-9)
 
 
+@pytest.mark.more
 def test_real_lines_are_dense_or_refused() -> None:
     """Catches half spectra by the paper's FFT in another precision than was asked for, and real lines done wrong."""
     where, x = mesh((2,)), noise((8, 6), "float64")

@@ -203,6 +203,7 @@ def test_the_papers_fft_in_its_text(shape: tuple, sizes: tuple, spec: tuple) -> 
     assert collectives(jax.jit(plan).lower(x).compile()) == plan.collectives
 
 
+@pytest.mark.more
 def test_a_long_chirp_is_transformed_on_the_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a wrong spectrum of the chirp where it is too long for a table."""
     monkeypatch.setattr(phase_fft, "TABLE", 0)

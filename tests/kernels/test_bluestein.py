@@ -46,6 +46,7 @@ def truth(x: np.ndarray, dim: int, sign: int) -> np.ndarray:
     return np.moveaxis(np.tensordot(matrix, x.astype(complex), (1, dim)), 0, dim)
 
 
+@pytest.mark.more
 @settings(max_examples=8)
 @given(st.sampled_from(PRIMES), st.sampled_from([1, 2, 3]), st.integers(0, 2), st.sampled_from([-1, 1]), st.data())
 def test_lines_wherever_they_lie(prime: int, factor: int, dim: int, sign: int, data: st.DataObject) -> None:

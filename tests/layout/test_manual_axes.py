@@ -285,7 +285,7 @@ def test_refusals_say_what_to_do(case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
 def test_disjoint_meshes_at_once(kind: AxisType) -> None:
     """Catches a cache that takes one mesh for another of the same shape, and calls that wait for one another."""

@@ -46,7 +46,7 @@ def _dense_truth() -> list[np.ndarray]:
 DENSE = [(AUTO, "xyz", True), (AUTO, "xyz", False), (AUTO, "y", True), (AUTO, "y", False), (EXPLICIT, "xz", True)]
 
 
-@pytest.mark.quick(2)
+@pytest.mark.more
 @pytest.mark.parametrize(("kind", "manual", "vma"), DENSE)
 def test_points_and_matrices_and_their_gradients(kind: AxisType, manual: str, vma: bool) -> None:
     """Catches a device that takes another's rows, and gradients of a replicated operand counted once for each."""

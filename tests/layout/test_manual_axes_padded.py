@@ -52,7 +52,7 @@ def _convolved(x: np.ndarray, y: np.ndarray, conjugated: bool = False) -> np.nda
     return np.fft.ifftn(np.fft.fftn(x.astype(float)) * (y.conj() if conjugated else y)).real
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("vma", [True, False])
 def test_convolutions(vma: bool) -> None:
     """Catches a kernel cut twice, one block taken for the array, a phase of another block, and a gather."""
@@ -79,6 +79,7 @@ def test_convolutions(vma: bool) -> None:
     assert error(full, scipy.signal.fftconvolve(X.astype(float), Y, mode="same")) <= 2e-6
 
 
+@pytest.mark.more
 def test_gradients_of_convolutions_and_power_spectra() -> None:
     """Catches cotangents summed once too often, or by no device."""
     over = mesh(SIZES)

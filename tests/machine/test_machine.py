@@ -175,6 +175,7 @@ def test_moves_cost_what_the_torus_says() -> None:
     assert alone == pytest.approx(2 * (BLOCK / 450e9 + 2e-6))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("name", "sizes"), MESHES)
 @pytest.mark.parametrize("order", ["ring", "jax"])
 def test_both_ways_round_cost_between_one_block_and_two(name: str, sizes: tuple[int, ...], order: str) -> None:
@@ -361,6 +362,7 @@ def test_plans_over_several_nodes_say_so() -> None:
     assert json.loads(json.dumps(scattered.to_dict()))["points"] == [100]
 
 
+@pytest.mark.more
 def test_a_plan_for_cores_that_jax_joins_says_so() -> None:
     """Catches v4 silently planned with twice the devices that JAX shows there."""
     cores, chips = (mf.plan((64, 64, 64), topology=name) for name in ("v4:2x2x1", "v5p:2x2x1"))

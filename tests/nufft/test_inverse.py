@@ -70,6 +70,7 @@ def test_the_condition_of_radial_points(x64: None) -> None:
         mf.ikdftn(mf.kdftn(noise((16, 16)), mf.Scattered.turns(k)), mf.Scattered.turns(k), s=(16, 16))
 
 
+@pytest.mark.more
 def test_gradients_in_radii(x64: None) -> None:
     """Catches a derivative in radii that is missing or has the other sign, and one in angles that radii spoil."""
     shape, rng = (4, 6), np.random.default_rng(0)
@@ -148,6 +149,7 @@ def test_systems_of_functions_and_of_plans(x64: None) -> None:
     assert error(plan.solve(mf.gather(plan(x))).value, x) < 1e-10
 
 
+@pytest.mark.more
 def test_what_has_no_answer() -> None:
     """Catches an answer where there is none, and points that a fine grid would take as on the circle."""
     k, ones = _jittered((6,)), np.ones(12, np.complex64)

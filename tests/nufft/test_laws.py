@@ -61,6 +61,7 @@ def test_any_image_on_any_mesh(ask: dict) -> None:
     assert apart <= 3e-6 * np.linalg.norm(c) * np.linalg.norm(x) * math.sqrt(truth.size)  # a single point: 1.8e-6
 
 
+@pytest.mark.more
 def test_inside_shard_map() -> None:
     """Catches tables of another device, inside a caller's own shard_map over all mesh axes or one of them."""
     mesh, k, x = jax.make_mesh((2, 4), ("x", "y")), np.random.default_rng(2).random((64, 2)), noise((32, 24))

@@ -131,6 +131,7 @@ def test_gradients_in_points_of_any_number(method: str) -> None:
     assert error(found, np.stack([2 * (np.conj(y) * slope).real for slope in slopes], -1)) <= 1e-4
 
 
+@pytest.mark.more
 def test_points_beyond_a_capacity() -> None:
     """Catches a point without a slot that is 0 or another's value, an image that silently lacks such points, and a
     valid point that is lost beside them."""
@@ -154,7 +155,7 @@ def test_points_beyond_a_capacity() -> None:
             jax.jit(lambda k, call=refused: call(mf.Scattered.turns(k)))(k)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("known", [False, True])
 def test_inside_shard_map_of_the_inner_axis(known: bool) -> None:
     """Catches values cut by other axes before those that are mapped: out_specs puts them together wrongly."""
@@ -205,6 +206,7 @@ def test_a_plan_needs_points() -> None:
         jax.jit(planned)(jnp.ones((3, 2)))
 
 
+@pytest.mark.more
 def test_second_derivatives_in_points() -> None:
     """Catches a first derivative in place of a second one, and mixed ones that are lost."""
     devices, spec = mesh((2,)), P("x")

@@ -117,6 +117,7 @@ def test_traced_coordinates(kind: AxisType) -> None:
     assert found[1].sharding.is_equivalent_to(NamedSharding(devices, P("x", "y")), 3)
 
 
+@pytest.mark.more
 def test_batches_of_images_and_of_points() -> None:
     """Catches a batch that is placed behind the points, or sent separately; and points of another batch."""
     devices, spec = mesh((2, 4)), P("x", "y")
@@ -138,7 +139,7 @@ def test_batches_of_images_and_of_points() -> None:
     assert whole[0].sharding.is_equivalent_to(NamedSharding(devices, P("x", "y")), 2)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("transform", [mf.nufftn, mf.kdftn])
 def test_a_batch_behind_a_line_comes_first(transform: Any) -> None:
     """Catches a batch that is taken to stay behind because the values have as many dimensions as the image."""
@@ -150,7 +151,7 @@ def test_a_batch_behind_a_line_comes_first(transform: Any) -> None:
         assert error(jax.vmap(lambda a: transform(a, mf.Scattered.turns(k)), 1)(a), np.asarray(y)) <= 1e-5
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize(("kind", "manual"), [(AxisType.Auto, "xy"), (AxisType.Explicit, "y")])
 def test_inside_shard_map(kind: AxisType, manual: str) -> None:
     """Catches a device that takes the points of another, and gradients counted once for each device."""

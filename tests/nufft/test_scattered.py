@@ -84,7 +84,7 @@ def test_values_adjoint_and_collectives(name: str) -> None:
     assert error(mf.gather(plan.place(mf.shard(values, mesh, plan.out_layout.spec))), mf.gather(placed)) < 1e-7
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions_keep_to_the_mesh(kind: str) -> None:
     """Catches functions that gather the image or leave the values on one device; and a gradient that is no adjoint."""
@@ -107,6 +107,7 @@ def test_functions_keep_to_the_mesh(kind: str) -> None:
     assert spec_of(chosen) == P(("y", "x")) and error(chosen, np.asarray(values)) < 1e-6
 
 
+@pytest.mark.more
 def test_float64_reaches_twelve_digits() -> None:
     """Catches phases, offsets or weights that pass through float32."""
     with jax.enable_x64(True):
@@ -121,6 +122,7 @@ def test_float64_reaches_twelve_digits() -> None:
         assert abs(np.vdot(c, values) - np.vdot(image, x)) < 1e-14 * np.linalg.norm(c) * np.linalg.norm(values)
 
 
+@pytest.mark.more
 def test_long_lines_lose_nothing() -> None:
     """Catches points that are placed in float32: 2e-3 at this length."""
     mesh, x = meshed({"x": 8}), noise((2**16,))
@@ -151,6 +153,7 @@ def test_hostile_points(k: Any) -> None:
     assert abs(np.vdot(c, values) - np.vdot(image, x)) < 1e-6 * np.linalg.norm(c) * np.linalg.norm(values)
 
 
+@pytest.mark.more
 def test_vmap_is_a_loop() -> None:
     """Catches a batch that disturbs tables, or adds collectives."""
     mesh, k = meshed({"x": 2, "y": 4}), points(64, 2)
@@ -180,6 +183,7 @@ def test_the_normal_operator_is_a_convolution() -> None:
         assert not set(collectives(jax.jit(normal).lower(x).compile())) & {"all-gather", "all-reduce"}
 
 
+@pytest.mark.more
 def test_owners_are_balanced_where_cuts_halve_the_centre() -> None:
     """Catches thin slabs chosen for a koosh ball, whose middle one device would own."""
     i = np.arange(200) + 0.5
@@ -200,6 +204,7 @@ def test_the_grid_is_the_cheapest_that_is_as_good() -> None:
     assert mf.scattered_plan((64, 64, 64), k, mesh=mesh, tol=1e-5).grid == others[0].grid
 
 
+@pytest.mark.more
 def test_values_that_crowd_between_two_devices_go_by_way_of_all() -> None:
     """Catches values that are lost, doubled or sent to a wrong place by two all-to-alls, in both directions, and a plan
     that pads all pairs to the fullest: here each device owns what one other device has."""
@@ -255,7 +260,7 @@ def test_lent_is_unlent(d: int) -> None:
     assert error(mf.gather(lent.restore(weights)), mf.gather(plain.restore(others))) < 1e-5
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize(("d", "batch"), [(1, ()), (2, (3,)), (3, ())])
 def test_from_anywhere_to_anywhere(d: int, batch: tuple[int, ...]) -> None:
     """Catches a wrong middle, scale or factor of type 3, and a batch or mesh that it forgets."""
@@ -297,7 +302,7 @@ def moved(k: np.ndarray, cells: float, grid: tuple[int, ...]) -> np.ndarray:
     return k + rng.uniform(-cells, cells, k.shape) / np.array(grid)
 
 
-@pytest.mark.quick(0)
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["plane", "odd mesh", "coils"])
 def test_points_move_within_their_slack(name: str) -> None:
     """Catches offsets or phases of where points were, and NaN elsewhere or nowhere."""
@@ -409,6 +414,7 @@ def test_what_does_not_fit_is_refused() -> None:
         mf.Scattered.turns(np.linspace(-np.pi, np.pi, 20).reshape(10, 2))
 
 
+@pytest.mark.more
 def test_small_images_are_summed_directly_where_that_is_cheaper() -> None:
     """Catches a dense sum that is never chosen, or chosen although it is expensive, and a result with another
     sharding."""

@@ -74,6 +74,7 @@ def test_a_lossy_wire_is_narrower_and_within_its_bound(name: str, back: bool) ->
     assert found["exact"] < found["int16"] <= printed[0]
 
 
+@pytest.mark.more
 def test_programs_of_blocks_name_no_stacks_beyond_the_callers() -> None:
     """Catches a block's numbers of stacks that are no numbers of the caller's: XLA then may compile without an end.
     JAX has traced the inner functions before, from more frames.
@@ -117,6 +118,7 @@ def test_values_and_gradients_of_a_plan_with_lent_tiles() -> None:
     assert error(plan.normal()(cut), np.asarray(exact.normal()(cut))) < 1e-5
 
 
+@pytest.mark.more
 def test_displacements_are_sent_exactly() -> None:
     """Catches points that move by less than asked, because the wire of the values rounds where they went."""
     plan, x = _crowded("int16"), jax.ShapeDtypeStruct((16, 12), np.complex64)

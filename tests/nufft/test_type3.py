@@ -111,6 +111,7 @@ def test_second_derivatives() -> None:
     assert error(along, (there - here) / (2 * step)) <= 2e-5
 
 
+@pytest.mark.more
 def test_long_lines_lose_nothing() -> None:
     """Catches a phase s . x that is rounded as a float, to 2e-3 turns here, or middles that are."""
     c, x, s = drawn(30, 24, 1, 4000.0)

@@ -258,6 +258,7 @@ def test_the_better_of_two_inverses_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert recovered(turns, None, 16, found) <= 1e-8
 
 
+@pytest.mark.more
 def test_norms_are_within_a_few_per_cent_where_singular_values_crowd() -> None:
     """Catches too few iterations: norms that decide refusals promise 10 %."""
     unitary = np.linalg.qr(np.random.default_rng(10).standard_normal((256, 256)))[0]

@@ -117,7 +117,7 @@ def test_error_of_one_dimension_does_not_grow(n: int, off: bool) -> None:
     assert error(y, truth) <= 4e-7
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("n", [4096, 65_536])
 def test_rounded_points_lose_three_digits_where_points_do_not(n: int) -> None:
     """Catches points rounded to the type of the array: NumPy's Vandermonde matrix is the witness."""
@@ -130,7 +130,7 @@ def test_rounded_points_lose_three_digits_where_points_do_not(n: int) -> None:
     assert mine <= 4e-7 and theirs >= 1e-5 * (n / 4096), (mine, theirs)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("radius", [0.99, 1.01])
 def test_off_the_circle_where_a_chirp_overflows(radius: float) -> None:
     """Catches magnitudes by repeated products or by Bluestein's w^(n^2 / 2), which leaves complex64 here."""
@@ -151,7 +151,7 @@ def test_off_the_circle_where_a_chirp_overflows(radius: float) -> None:
     dense(noise((n, 3), seed=8), circle, powers(in_turns(circle.angle), circle.log_radius, n))
 
 
-@pytest.mark.quick(0)
+@pytest.mark.more
 @pytest.mark.parametrize(("n", "off", "bound"), [(64, False, 2e-15), (1024, False, 2e-15), (64, True, 4e-15)])
 def test_double_precision(x64: None, n: int, off: bool, bound: float) -> None:
     """Catches float32 in the float64 path, or points that kept only the digits of n times an angle."""
@@ -207,7 +207,7 @@ def test_logarithms_lose_nothing(x64: None, points: Points, z: np.ndarray | None
     assert error(np.asarray(plan(x)) / rows, truth / rows) <= plan.error
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize(("worst", "sign"), [(1.2, 1), (0.8, -1)])
 def test_the_guard_names_the_worst_point(worst: float, sign: int) -> None:
     """Catches powers that silently leave the type's range, for radii below one as well, and a message without a
@@ -383,6 +383,7 @@ def test_a_raveled_grid_is_refused(many: int, indexing: Any) -> None:
     assert mf.kdftn(x, [mf.Points.turns(k) for k in lines]).shape == tuple(map(len, lines))
 
 
+@pytest.mark.more
 def test_points_that_repeat_but_are_no_raveled_grid_are_taken() -> None:
     """Catches a false alarm: points given twice, equal points for two axes, and grids of one point a side are legal."""
     a, b = np.array([0.1, 0.1, 0.2, 0.2]), np.array([0.3, 0.4, 0.3, 0.45])

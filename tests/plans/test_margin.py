@@ -104,6 +104,7 @@ def test_a_margin_is_left_out_and_comes_back_as_zeros(name: str) -> None:
     np.testing.assert_allclose(mf.gather(back), _filled(plan, x, 0), atol=2e-6)
 
 
+@pytest.mark.more
 def test_gradients_and_adjoints_are_zero_in_ghost_cells() -> None:
     """Catches a transpose that is not the one of the sliced transform, in double precision, planes and a batch."""
     where = mesh(GRID)

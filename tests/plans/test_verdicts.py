@@ -186,6 +186,7 @@ def test_a_verdict_is_kept_beside_compiled_programs(folder: Path) -> None:
             assert failing(many[:2], device) == ("bad",) and trials.call_count == 7
 
 
+@pytest.mark.more
 def test_another_process_takes_a_kept_verdict(folder: Path) -> None:
     """Catches a key that differs from process to process, such as one made of hash(). The child tries nothing: there
     the same kernel is a good one, and still fails.

@@ -334,7 +334,7 @@ def test_wrong_calls_are_refused_with_the_value_and_the_remedy(case: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("manual", ["xyz", "xz"])
 def test_inside_a_callers_shard_map(manual: str) -> None:
     """Catches wavenumbers of the whole spectrum put to one block of it, and products that need whole arrays begun."""

@@ -87,7 +87,7 @@ def test_every_mode_is_counted_once_and_parseval(name: str, dtype: str) -> None:
     assert all(part.dtype == np.float32 and part.sharding.is_fully_replicated for part in found)
 
 
-@pytest.mark.quick(0)
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["pencil", "line"])
 def test_bins_by_number_and_by_edges_in_double_precision(x64: None, name: str) -> None:
     """Catches modes on edges in the wrong bin, the largest mode lost, and those beyond the edges counted."""
@@ -146,6 +146,7 @@ def test_gradients_are_exact(x64: None, kind: AxisType) -> None:
     assert slope == pytest.approx(float(loss(x + t) - loss(x - t)) / 2, rel=1e-11)
 
 
+@pytest.mark.more
 def test_long_sums_in_float32() -> None:
     """Catches a running sum that stops growing, or drifts, once it is large, and counts kept as floats."""
     many = 40 * RUN + 17
@@ -156,6 +157,7 @@ def test_long_sums_in_float32() -> None:
     assert float(sums[0]) == pytest.approx(2 * float(np.sum(x.astype(float) ** 2)), rel=2e-6)
 
 
+@pytest.mark.more
 def test_modes_outside_the_edges_of_long_blocks() -> None:
     """Catches a mode below the first edge that counts in the last bin, of the run before it."""
     many = 3 * RUN + 5
@@ -226,7 +228,7 @@ def test_cross_power_sends_bins_and_has_exact_gradients(x64: None, kind: AxisTyp
     assert sum(one.bytes for one in found if one.kind == "all-reduce") <= 8 * 6 * 5
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_cross_power_of_sizes_that_the_mesh_does_not_divide(kind: AxisType) -> None:
     """Catches padding counted as modes, or transformed as data."""
@@ -238,7 +240,7 @@ def test_cross_power_of_sizes_that_the_mesh_does_not_divide(kind: AxisType) -> N
         assert error(found.power, np.asarray(truth.power)) <= 1e-6
 
 
-@pytest.mark.quick(0)
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["slab", "pencil"])
 def test_eager_gradients_along_one_of_two_arrays(name: str) -> None:
     """Catches a mesh that is taken for another one, because eager `grad` shows one array's mesh without its devices."""

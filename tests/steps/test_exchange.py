@@ -161,6 +161,7 @@ def test_cached_engine_in_chunks(
         assert error(run(x), dft(x, tuple(dims), sign=sign)) <= 3e-7
 
 
+@pytest.mark.more
 def test_groups_larger_than_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a remainder that is left out, or done twice, if a loop does not divide evenly."""
     monkeypatch.setattr("meshfft.kernels.stockham.SMALL_BYTES", 0)

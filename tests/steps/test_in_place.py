@@ -279,6 +279,7 @@ def test_a_spectrum_of_real_numbers_is_finished_where_it_lies(mesh_name: str) ->
     assert memory is not None and memory.temp_size_in_bytes <= 4 * shared_memory.CHUNK_BYTES
 
 
+@pytest.mark.more
 def test_a_wire_carries_both_exchanges() -> None:
     """Catches an exchange that sends exact numbers although a wire is requested, and errors that are not printed."""
     where, shape = mesh((2, 4)), (128, 128, 128)

@@ -126,7 +126,7 @@ def test_planes_go_as_complex_numbers_do(name: str) -> None:
     np.testing.assert_allclose(found, _logical(expected, plain), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["source, uneven", "target"])
 def test_chunks_of_float64_by_slices(x64: None, name: str) -> None:
     """Catches chunks transformed by another step than requested, or a pipeline without its kind of products, so that

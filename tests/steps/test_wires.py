@@ -127,7 +127,7 @@ def test_gradients_pass_straight_through(wire: str) -> None:
     assert error(mf.gather(change), truth) <= plan.error
 
 
-@pytest.mark.quick(1)
+@pytest.mark.more
 @pytest.mark.parametrize("wire", ["int16", "bfloat16"])
 def test_gradients_in_points_and_matrices(wire: str) -> None:
     """Catches a derivative of the rounding itself, zero almost everywhere, if one ring sends another's result."""
@@ -196,6 +196,7 @@ def test_infinities_and_nan_spoil_what_they_reach_alone() -> None:
     assert error(y[kept], dft(x[kept], (1,))) <= 4e-4
 
 
+@pytest.mark.more
 def test_double_precision_in_a_quarter_of_the_bytes(x64: None) -> None:
     """Catches float64 whose message is as long as that of exact floats, or rounded to float32 before."""
     for wire, part in (("int16", 0.25), ("int24", 0.375)):

@@ -59,6 +59,7 @@ def test_values_there_and_onto_real_lines(name: str) -> None:
             assert np.all(im[..., 0] == 0) and np.all(im[..., -1] == 0), "real lines have real ends"
 
 
+@pytest.mark.more
 def test_lines_do_not_reach_each_other() -> None:
     """Catches lines that are transformed two at a time as one complex line: a NaN, or a large one, would spoil both."""
     x = noise((256, 64), "float32", seed=3)

@@ -84,7 +84,7 @@ def test_values_of_every_kernel(name: str, sign: int) -> None:
     assert error(transformed(x, dims, sign, room), exact) <= 2e-7
 
 
-@pytest.mark.quick(0)
+@pytest.mark.more
 @pytest.mark.parametrize(("shape", "dims"), [((130, 3, 16), (2,)), ((136, 8, 24), (1, 2)), ((144, 16), (1,))])
 def test_dimensions_in_the_order_in_which_a_tpu_keeps_them(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     """Catches dimensions that are brought back to other places, or transformed in their stead."""
@@ -103,7 +103,7 @@ MOVED: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
 }
 
 
-@pytest.mark.quick(0)
+@pytest.mark.more
 @pytest.mark.parametrize("name", slow_but(("a last dimension",), MOVED))
 def test_dimensions_that_are_brought_to_where_they_have_kernels(name: str) -> None:
     """Catches a dimension that returns to another's place, or is left out, and copies that are not counted."""
