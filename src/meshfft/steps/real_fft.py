@@ -68,7 +68,7 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         block, sign = resize_each(block, self.dims, (*self.lengths[:-1], self.matrix.columns)), self.matrix.sign
-        half = layout.resize(self.dim, self.matrix.half)
+        half = layout.replace(self.dim, self.matrix.half, ())
         if self.matrix.onto_real:
             block = weighted(block, self.matrix, half, self.dim)
             done = self.engine.real(block, self.dims, self.matrix.length, sign)
