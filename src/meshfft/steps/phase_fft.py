@@ -142,10 +142,10 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             held, more = self._held(source, dim, whole, chip.cached)
             gather = 3 * (padded + largest) + block + padded // parts - ends
             gather = (4 * padded + block // 4 if chip.cached else gather) * (padded > 0)
+            awkward = is_awkward(many, chip.cached)
             chirp = chirp_points(many, others, behind > 0, itemsize) + block * (others > 1)
-            chirp = chirp if chip.cached else int(held * largest) + block
-            gather = max(gather, chirp * is_awkward(many, chip.cached))
-            alive = ends + max(int(held * largest), gather)
+            gather = max(gather, chirp * (awkward and chip.cached))
+            alive = ends + max(int(held * largest), gather) + block * (awkward and not chip.cached)
             if whole and self.lossy:  # coded messages, and one block
                 coded = -(-ringed * (parts - 1 if unrolled else 2) // itemsize)
                 summed = largest + coded + block // 3 + block * (source.ndim == 1)
@@ -187,7 +187,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         if not (cached and (first or dim < source.ndim - 1)):
             return most, 0
         fewer = (parts + 1.25 if unrolled else 4.4) + 2.25 * (self.line // parts % parts > 0) - 0.5 * short
-        return fewer, most - fewer if unrolled else 0
+        return fewer, max(most - fewer, 0) if unrolled else 0
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         if self.dot:
