@@ -1,12 +1,13 @@
 """Phases: exact reduction, whatever the length."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.numerics.phases import MAX_LENGTH, mulmod, roots, table, vandermonde
+from meshfft.numerics.phases import LOOKED_UP, MAX_LENGTH, mulmod, roots, table, vandermonde
 from meshfft.numerics.split_complex import join
 
 LENGTHS = (1, 2, 3, 4, 5, 8, 97, 1024, 8192, 46_341, 65_536, 65_537, 1_000_003, 2**24, 2**28 + 3, MAX_LENGTH)
@@ -42,7 +43,7 @@ def test_tables_of_the_host_are_right_to_a_rounding(length: int, sign: int) -> N
     assert np.abs(off).max() <= 1.5 * 2.0**-53
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2, 4)
 @pytest.mark.parametrize("length", [1, 6, 97, 8192, 65_537])
 def test_vandermonde_blocks_in_both_precisions(x64: None, length: int) -> None:
     """Catches a transposed block, a wrong sign, or float32 arithmetic hidden in the float64 path."""
@@ -53,3 +54,12 @@ def test_vandermonde_blocks_in_both_precisions(x64: None, length: int) -> None:
     for real, bound in ((jnp.float32, 1.5e-7), (jnp.float64, 4e-16)):
         block = join(vandermonde(jnp.asarray(k), jnp.asarray(n), length, -1, real))
         assert block.real.dtype == real and np.abs(np.asarray(block) - truth).max() <= bound
+
+
+def test_cpus_look_up_the_roots_of_a_short_period() -> None:
+    """Catches cos and sin of every entry, which take CPUs longer than the product with a matrix of 64 columns."""
+
+    def text(length: int) -> str:
+        return jax.jit(lambda k: vandermonde(k, k, length, -1, jnp.float32)).lower(jnp.arange(64)).as_text()
+
+    assert "cosine" not in text(LOOKED_UP) and "cosine" in text(LOOKED_UP + 1)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import DTypeLike
 
 from .split_complex import Planes
@@ -28,6 +28,7 @@ Two = tuple[np.ndarray, np.ndarray]  # a number in two floats, the second at mos
 Complex = tuple[Two, Two]
 F = TypeVar("F")
 MAX_LENGTH = 2**29
+LOOKED_UP = 2**14  # longest period whose roots CPUs look up: twice 128 KiB in float64
 QUARTERS = np.array([1, 1j, -1, -1j])  # exp(2 pi i j / 4)
 DIGIT = 16  # bits taken from a float at a time
 INTEGER_BITS = 16  # of a logarithm before the point
@@ -41,8 +42,22 @@ _SERIES: list[Two] = [(np.array(float(x)), np.array(float(x - Fraction(float(x))
 
 
 def vandermonde(k: Array, n: Array, length: int, sign: int, real: DTypeLike) -> Planes:
-    """V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, dft1d_matrix)."""
-    return roots(mulmod(k[:, None] % length, n[None, :] % length, length), length, sign, real)
+    """V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, dft1d_matrix).
+
+    CPUs look up the roots of a short period, as their cos and sin take longer than a product.
+    """
+    m = mulmod(k[:, None] % length, n[None, :] % length, length)
+    if length > LOOKED_UP:
+        return roots(m, length, sign, real)
+    turn = table(2, length, length, sign, np.result_type(real, np.complex64))[1]
+
+    def looked_up(m: Array, *parts: Array) -> Planes:
+        return tuple(part.at[m].get(mode="promise_in_bounds") for part in parts)
+
+    def made(m: Array, *_: Array) -> Planes:
+        return roots(m, length, sign, real)
+
+    return lax.platform_dependent(m, jnp.asarray(turn.real), jnp.asarray(turn.imag), cpu=looked_up, default=made)
 
 
 @functools.lru_cache(maxsize=64)
