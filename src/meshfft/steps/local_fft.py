@@ -15,7 +15,7 @@ from ..kernels.base import Engine, Lines, Sender, fft_error
 from ..kernels.engines import least, offered
 from ..kernels.stockham import COLUMN_BYTES, NARROWEST, grid_of
 from ..kernels.trig import transform
-from ..kernels.xla import XLA
+from ..kernels.xla import CACHED_BEHIND, XLA
 from ..layout.layout import Layout, resized, shift
 from ..machine.chip import Chip
 from ..machine.machine import Work
@@ -191,9 +191,9 @@ class LocalTrig(MatrixStep[Trig]):
             peak = 4 * size + longer
             if self.matrix.type == 1:
                 peak = 5 * size // 2 + both // 2 * halves + size * (halves == 1)
-        passes = fft.memory_bytes + TRIG_PASSES * size
+        last = chip.cached and self.dim == layout.ndim - 1  # every second sample costs as much as lines that lie apart
+        passes = fft.memory_bytes + (TRIG_PASSES + CACHED_BEHIND * last) * size
         if self.in_place:  # a second array, and one more for two parts
-            passes = 2 * size
             peak = (4 - halves) * size + 8 * max(COLUMN_BYTES, NARROWEST * points * itemsize)
         return dataclasses.replace(
             fft,

@@ -33,7 +33,7 @@ from .sends import Wired, hops
 
 PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
 TILE_FLOPS, TILE_PASSES = 16_000, 1  # to start one tile's product on a CPU; over its result in a cache, fitted
-REAL_PASSES = 3  # more of real numbers: their products take longer than the operations say, fitted on 8 CPU devices
+REAL_PASSES = 2  # more of real numbers: their products take longer than the operations say, fitted on 8 CPU devices
 SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
 GAUSS_PASSES = WIRE_PASSES = 2  # per shard: sum and difference of its planes are made; it is decoded
 
