@@ -53,7 +53,10 @@ def main(
 ) -> None:
     calm()
     start(device, count=devices)
-    pairs, sizes = itertools.product(TRAJECTORIES[shape.count(",") + 1], map(float, tol.split(","))), numbers(shape)
+    sizes = numbers(shape)
+    if len(sizes) not in TRAJECTORIES:
+        raise SystemExit(f"--shape {shape}: give an image of two or three dimensions, as 512,512")
+    pairs = itertools.product(TRAJECTORIES[len(sizes)], map(float, tol.split(",")))
     found = (row for name, t in pairs for row in measured(sizes, name, t, points, rounds, finufft_tol or t))
     print_rows(kept(rows, found, "finufft"))
 

@@ -150,9 +150,10 @@ def _transformed(ndim: int, axes: Sequence[int] | None, points: Scattered) -> tu
     if len(dims) != points.dims:
         turned = "; did you mean points.T?" if points.coords.shape[0] == len(dims) else ""
         other = "" if axes is None else f", or name {points.dims} axes"
+        each = f"each of the {len(dims)} transformed dimensions" if len(dims) > 1 else "the transformed dimension"
         raise ValueError(
-            f"points have shape {tuple(points.coords.shape)}: give (..., {len(dims)}), a coordinate for each of the "
-            f"{len(dims)} transformed dimensions{other}{turned}"
+            f"points have shape {tuple(points.coords.shape)}: give (..., {len(dims)}), a coordinate for {each}"
+            f"{other}{turned}"
         )
     return dims
 
