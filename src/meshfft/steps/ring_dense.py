@@ -21,7 +21,7 @@ from ..machine.machine import Move, Work
 from ..numerics import tiles
 from ..numerics.chunks import CHUNK
 from ..numerics.dtypes import SHORT_TERMS, WIDE, Dot, Error, added_error, real_dtype, unit_of
-from ..numerics.phases import MAX_LENGTH
+from ..numerics.phases import LOOKED_UP, MAX_LENGTH
 from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, masked, planes_of, product
 from ..numerics.slices import HELD, RUN, cost
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
@@ -31,9 +31,9 @@ from .base import MatrixStep, Slope, Takes, names
 from .problem import Least, Numbers, Problem, ready
 from .sends import Wired, hops
 
-PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
+PHASE_FLOPS, LONG_PHASE_FLOPS = 130, 400  # per root of unity that CPUs look up; per cos and sin
 TILE_FLOPS, TILE_PASSES = 16_000, 1  # to start one tile's product on a CPU; over its result in a cache, fitted
-REAL_PASSES = 2  # more of real numbers: their products take longer than the operations say, fitted on 8 CPU devices
+REAL_PASSES = 1.5  # more of real numbers: their products take longer than the operations say, fitted on 8 CPU devices
 SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
 GAUSS_PASSES = WIRE_PASSES = 2  # per shard: sum and difference of its planes are made; it is decoded
 
@@ -115,8 +115,8 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = parts if self.transposed else parts // 2 + (parts != 2)  # over the result, twice as long in two floats
         of_tiles = TILE_PASSES * reals + REAL_PASSES * (reals == 1)
-        passes = passes * (1 + self._two(layout)) + of_tiles if self.tiled else 1
-        memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
+        swept = passes * (1 + self._two(layout)) + of_tiles if self.tiled else 1
+        memory = 2 * (parts if self.tiled else 1) * block * itemsize + int(2 * swept * out * size)
         memory += WIRE_PASSES * parts * block * itemsize * self.lossy
         started = self.tiled * parts * -(-others // tiles.TILE) * reals * self.dot.pairs  # products
         vector = self._phase_flops(chip) * parts * rows * columns + TILE_FLOPS * started
@@ -199,7 +199,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return f"ring {names(self.dims, layout)} (dense{ways})"
 
     def _phase_flops(self, chip: Chip) -> int:
-        return PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS
+        return PHASE_FLOPS if chip.cached and self.matrix.denominator <= LOOKED_UP else LONG_PHASE_FLOPS
 
     def _both(self, layout: Layout) -> bool:
         return self.two_way and not self.transposed and layout.parts[self.dim] > 2
