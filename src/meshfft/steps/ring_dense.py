@@ -114,7 +114,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = parts if self.transposed else parts // 2 + (parts != 2)  # over the result, twice as long in two floats
-        of_tiles = TILE_PASSES * reals + REAL_PASSES * (reals == 1)
+        of_tiles = TILE_PASSES * reals + REAL_PASSES * self.dot.pairs * (reals == 1)
         swept = passes * (1 + self._two(layout)) + of_tiles if self.tiled else 1
         memory = 2 * (parts if self.tiled else 1) * block * itemsize + int(2 * swept * out * size)
         memory += WIRE_PASSES * parts * block * itemsize * self.lossy
