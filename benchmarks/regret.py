@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 import meshfft as mf
+from meshfft.machine.topology import topology
 from meshfft.plans import measured, planning
 from meshfft.plans.options import records_of
 from meshfft.plans.plan import Plan
@@ -32,18 +33,20 @@ PATIENCE = 20.0  # seconds of all rounds, if the least number of them does not t
 SLOW, HOPELESS = 3.0, 10.0
 
 
-def main(draws: int = 40, seed: int = 36, rows: Path | None = None) -> None:
+def main(draws: int = 40, seed: int = 36, machine: Path | None = None, rows: Path | None = None) -> None:
+    """Walks are ranked by the rates of a file of `meshfft measure` (--machine), else by data sheets."""
     cpu_devices(wide=True)
-    found = list(kept(rows, (row for at in range(draws) if (row := regret(seed, at)))))
+    found = list(kept(rows, (row for at in range(draws) if (row := regret(seed, at, machine)))))
     print_quantiles(found, ("plan", "measured"))
 
 
-def regret(seed: int, at: int) -> Values | None:
+def regret(seed: int, at: int, machine: Path | None) -> Values | None:
     """A row of one draw; nothing if the plan is refused or takes long."""
     shape, sizes, how = drawn(random.Random(f"{seed} {at}"), tpu=False)
     mesh, spec = mesh_of(sizes), how.pop("spec")
     try:
-        plans = ranked(shape, mesh, spec, how)
+        measured_here = machine and dataclasses.replace(topology(machine), devices=mesh.size)
+        plans = ranked(planning.Placement(shape, mesh, spec, measured_here), how)
     except ValueError as refused:
         print(f"draw {at}: refused: {refused}")
         return None
@@ -68,10 +71,10 @@ def regret(seed: int, at: int) -> Values | None:
     }
 
 
-def ranked(shape: tuple[int, ...], mesh: Any, spec: Any, how: Mapping[str, Any]) -> list[Plan]:
+def ranked(place: planning.Placement, how: Mapping[str, Any]) -> list[Plan]:
     """The plans of the first ten walks, each once, without those that are priced far above the first."""
     with mock.patch.object(planning, "MOST_TRIALS", WALKS):
-        plans = planning.candidates(planning.Placement(shape, mesh, spec), *records_of(how))
+        plans = planning.candidates(place, *records_of(how))
     once = [*{plan.walk: plan for plan in reversed(plans)}.values()][::-1]
     return [plan for plan in once if _price(plan) <= HOPELESS * _price(once[0])]
 
