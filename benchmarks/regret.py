@@ -45,7 +45,7 @@ def regret(seed: int, at: int, machine: Path | None) -> Values | None:
     shape, sizes, how = drawn(random.Random(f"{seed} {at}"), tpu=False)
     mesh, spec = mesh_of(sizes), how.pop("spec")
     try:
-        measured_here = machine and dataclasses.replace(topology(machine), devices=mesh.size)
+        measured_here = machine and topology(machine)._replace(devices=mesh.size)
         plans = ranked(planning.Placement(shape, mesh, spec, measured_here), how)
     except ValueError as refused:
         print(f"draw {at}: refused: {refused}")
