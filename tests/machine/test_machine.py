@@ -339,7 +339,7 @@ def test_a_plan_says_whether_it_fits() -> None:
 
 def test_walks_that_fit_come_before_faster_ones() -> None:
     """Catches a search that asks only for seconds, and one that finds nothing where nothing fits."""
-    start = from_spec((128, 64, 64), {"x": 8}, ("x",))
+    start = from_spec((128, 64, 256), {"x": 8}, ("x",))
     transform = transform_of((0, 1, 2), start.shape, None, False)
     dense = dataclasses.replace(CPU, vector=Figure(1e3, "derived", "a chip on which only products are fast"))
     block = math.prod(start.block) * 8
