@@ -93,6 +93,7 @@ CASES = {
     "rfftn 128^3 over (2, 4)": Case(half(PENCIL), (128,) * 3, PENCIL, "float32", "jnp"),
     "dctn 128^3 over (2, 2, 2)": Case(of("dctn"), (128,) * 3, BLOCK, "float32", "scipy"),
     "dense 512^2 over (2, 4)": Case(of("fftn", method="kdft"), (512, 512), PENCIL),
+    "dense 8192 of 8192 x 16 over (8,)": Case(of("fftn", method="kdft", axes=(0,)), (8192, 16), SLAB),
     "fftn 1048576 over (8,)": Case(of("fftn"), (2**20,), SLAB, peer="jnp"),
     "nufftn 512^2 over (8,)": Case(at_points, (512, 512), SLAB),
     "fftn 64^3 over (1,)": Case(of("fftn"), (64,) * 3, (1,), peer="jnp"),

@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 import meshfft as mf
-from meshfft.machine.topology import topology
+from meshfft.machine.topology import Topology, topology
 from meshfft.plans import measured, planning
 from meshfft.plans.options import records_of
 from meshfft.plans.plan import Plan
@@ -36,17 +36,18 @@ SLOW, HOPELESS = 3.0, 10.0
 def main(draws: int = 40, seed: int = 36, machine: Path | None = None, rows: Path | None = None) -> None:
     """Walks are ranked by the rates of a file of `meshfft measure` (--machine), else by data sheets."""
     cpu_devices(wide=True)
-    found = list(kept(rows, (row for at in range(draws) if (row := regret(seed, at, machine)))))
+    here = topology(machine) if machine else None
+    found = list(kept(rows, (row for at in range(draws) if (row := regret(seed, at, here)))))
     print_quantiles(found, ("plan", "measured"))
 
 
-def regret(seed: int, at: int, machine: Path | None) -> Values | None:
+def regret(seed: int, at: int, machine: Topology | None) -> Values | None:
     """A row of one draw; nothing if the plan is refused or takes long."""
     shape, sizes, how = drawn(random.Random(f"{seed} {at}"), tpu=False)
     mesh, spec = mesh_of(sizes), how.pop("spec")
+    place = planning.Placement(shape, mesh, spec, machine and machine._replace(devices=mesh.size))
     try:
-        measured_here = machine and topology(machine)._replace(devices=mesh.size)
-        plans = ranked(planning.Placement(shape, mesh, spec, measured_here), how)
+        plans = ranked(place, how)
     except ValueError as refused:
         print(f"draw {at}: refused: {refused}")
         return None

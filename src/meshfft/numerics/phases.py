@@ -42,16 +42,17 @@ _SERIES: list[Two] = [(np.array(float(x)), np.array(float(x - Fraction(float(x))
 
 
 def vandermonde(k: Array, n: Array, length: int, sign: int, real: DTypeLike) -> Planes:
-    """V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, dft1d_matrix). CPUs look up the roots
-    of a short period: their cos and sin take longer than a product."""
+    """V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, dft1d_matrix).
+
+    CPUs look up the roots of a short period: their cos and sin take longer than a product.
+    """
     m = mulmod(k[:, None] % length, n[None, :] % length, length)
     if length > LOOKED_UP:
         return roots(m, length, sign, real)
     turn = table(2, length, length, sign, np.result_type(real, np.complex64))[1]
-    parts = jnp.asarray(turn.real), jnp.asarray(turn.imag)
 
     def looked_up(m: Array) -> Planes:
-        return tuple(part.at[m].get(mode="promise_in_bounds") for part in parts)
+        return tuple(jnp.asarray(part).at[m].get(mode="promise_in_bounds") for part in (turn.real, turn.imag))
 
     return lax.platform_dependent(m, cpu=looked_up, default=lambda m: roots(m, length, sign, real))
 
