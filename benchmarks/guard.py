@@ -61,6 +61,10 @@ def at_points(_: Any, image: Any) -> Any:
     return mf.nufftn(image, mf.Scattered.turns(np.random.default_rng(0).random((100_000, 2))), tol=1e-3)
 
 
+def hundred(put: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda xp, x: [xp.fftn(y) for y in [put(x)] * 100][-1]
+
+
 def new_shape(xp: Any, _: Any) -> Any:
     at = next(COUNTED)
     return xp.fftn(noise((7 + at, 12, 10 + at * 7 % 11)))
@@ -97,7 +101,9 @@ CASES = {
     "fftn 1048576 over (8,)": Case(of("fftn"), (2**20,), SLAB, peer="jnp"),
     "nufftn 512^2 over (8,)": Case(at_points, (512, 512), SLAB),
     "fftn 64^3 over (1,)": Case(of("fftn"), (64,) * 3, (1,), peer="jnp"),
-    "100 fftn 16^3 of NumPy": Case(lambda xp, x: [xp.fftn(x) for _ in range(100)][-1], (16,) * 3, peer="scipy"),
+    "100 fftn 16^3 of NumPy": Case(hundred(np.asarray), (16,) * 3, peer="scipy"),
+    "100 fftn 16^3 on one device": Case(hundred(jnp.asarray), (16,) * 3, peer="jnp"),
+    "100 fftn 16^3 over (8,), eager": Case(hundred(lambda x: mf.shard(x, mesh_of(SLAB), spec_of(SLAB))), (16,) * 3),
 }
 PEERS = {
     **{f"fftn {n}^3 over (1,)": Case(of("fftn"), (n,) * 3, (1,), peer="jnp") for n in (128, 256)},
@@ -146,20 +152,15 @@ def measured(name: str, sides: "Sequence[subprocess.Popen[str]]", rounds: int) -
     return [({**one, "cpu": statistics.median(cpu[at][1:])}, times[at].seconds) for at, one in enumerate(facts)]
 
 
-def compared(
-    name: str,
-    slower: float,
-    before: tuple[Values, list[float]],
-    after: tuple[Values, list[float]],
-    peer: tuple[Values, list[float]] | None = None,
-) -> Values:
+def compared(name: str, slower: float, *sides: tuple[Values, list[float]]) -> Values:
+    before, after, *peers = sides
     old, new = spread(before[1]), spread(after[1])
     over = {what: after[0][what] / size for what, size in before[0].items() if size}
     worse = ["seconds"] * (new[0] > slower * old[1]) + [what for what in SIZES if over.get(what, 1) > LARGER]
     row = {"case": name, "before": old[1], "seconds": new[1] / old[1], **over, "worse": ", ".join(worse)}
-    if peer:
+    for peer in peers:
         row |= {"peer": spread(peer[1])[1] / new[1], "peer_cpu": peer[0]["cpu"] / after[0]["cpu"]}
-        row |= {"compiled_in": " ".join(f"{one[0]['compiling']:.2f}" for one in (before, after, peer))}
+        row |= {"compiled_in": " ".join(f"{one[0]['compiling']:.2f}" for one in sides)}
     return row
 
 

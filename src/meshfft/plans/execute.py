@@ -61,7 +61,7 @@ def applied(
     if planes and not walk.real and len(stored) == 1:  # a real array in a complex walk
         stored = (*stored, jnp.zeros_like(stored[0]))
     walk, operands = (furnish if sources else _furnished)(walk, sources, chip.name, dtype)
-    traced = _is_traced(stored) or (bool(operands) and _is_traced(operands))
+    traced = _is_traced((stored, operands))
     if chip.scratch is not None and dtype.itemsize == PLANES:
         _check_kernels(walk, mesh, chip, traced)
     plain = not planes and stored[0].dtype == dtype
@@ -133,8 +133,8 @@ def check_donated(arrays: tuple[AnyStored, ...], walk: Walk, dtype: np.dtype, pl
         )
 
 
-def _is_traced(arrays: Operands) -> bool:
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays))
+def _is_traced(arrays: object) -> bool:
+    return any([isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays)])
 
 
 def furnish(walk: Walk, sources: tuple[object, ...], platform: str, dtype: np.dtype) -> tuple[Walk, Operands]:

@@ -144,13 +144,13 @@ def _alone(default: jax.Device | str | None) -> Sharding:
 
 
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
-    if on_host(x):
-        known = _by_sharding if is_hashable(spec) else _by_sharding.__wrapped__
-        return known(x.shape, x.dtype, _one_device(), spec, wide_types())
     if is_plain(x, spec):
         setting = _by_sharding(x.shape, x.dtype, x.sharding, spec, wide_types())
         check_context(setting.mesh)
         return setting
+    if on_host(x):
+        known = _by_sharding if is_hashable(spec) else _by_sharding.__wrapped__
+        return known(x.shape, x.dtype, _one_device(), spec, wide_types())
     (start, mesh), stored = seen(x, spec), stored_of(x)
     machine, memory = machine_of(mesh, jax.default_backend()), room_of(stored, mesh)
     return Setting(start, mesh, machine, x.dtype, room=memory, wide=wide_types())
