@@ -54,12 +54,13 @@ def over(
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
     plans = _plans if is_hashable(what) else _plans.__wrapped__
     first, *others = plans(request.setting, request.planes, *what)
-    for plan in (first, *others) if options.donate else ():
-        check_donated(request.arrays, plan.walk, plan.dtype, request.planes)
-    result = first.execute(request, donate=options.donate)
+    if donate := options.donate:
+        for plan in (first, *others):
+            check_donated(request.arrays, plan.walk, plan.dtype, request.planes)
+    result = first.execute(request, donate=donate)
     for plan in others:
         arrays = cast(tuple[AnyStored, ...], parts(result))
-        result = plan.execute(request._replace(arrays=arrays), donate=options.donate)
+        result = plan.execute(request._replace(arrays=arrays), donate=donate)
     return result
 
 

@@ -10,7 +10,7 @@ Invariant: no other program launched here runs when one is launched.
 import functools
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import jax
@@ -28,27 +28,32 @@ class _Turn:  # one per process: CPU devices share XLA's threads
 
 def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
     """program(arrays, *rest), launched in sequence; `arrays` is a pytree."""
-    crowded, values = False, []
-    for leaf in jax.tree.leaves(arrays):
-        if isinstance(leaf, jax.Array):
-            value = _concrete(leaf)
-            if value is None:
-                return program(arrays, *rest)
-            crowded = crowded or _on_cpus(value.sharding)
-            values.append(value)
-    if not crowded:
+    values = list[Array]()
+    for leaf in _arrays(arrays):
+        value = _concrete(leaf) if isinstance(leaf, jax.core.Tracer) else leaf
+        if value is None:
+            return program(arrays, *rest)
+        values.append(value)
+    if not any([_on_cpus(value.sharding) for value in values]):
         return program(arrays, *rest)
     for value in values:
         value.block_until_ready()
     with _Turn.lock:
         known = _last_has_ended()
         results = program(arrays, *rest)
-        last = _concrete(jax.tree.leaves(results)[-1])  # all are ready when one is
+        last = _concrete(_arrays(results)[-1])  # all are ready when one is
         if last is not None and not (known and math.prod(last.shape) <= SMALL):
             last.block_until_ready()
             last = None
         _Turn.last = last
     return results
+
+
+def _arrays(tree: object) -> Sequence[Array]:
+    """The arrays of a pytree; of a plain tuple without JAX's search, which takes microseconds beside a program."""
+    if type(tree) is tuple and all([isinstance(leaf, jax.Array) for leaf in tree]):
+        return tree
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
 
 
 def _last_has_ended() -> bool:

@@ -28,9 +28,11 @@ def hashed_once(record: type[T]) -> type[T]:
     of_fields = record.__hash__
 
     def kept(self: T) -> int:
-        if "_hash" not in self.__dict__:
-            object.__setattr__(self, "_hash", of_fields(self))
-        return int(self.__dict__["_hash"])
+        try:
+            found: int = self.__dict__["_hash"]
+        except KeyError:
+            object.__setattr__(self, "_hash", found := of_fields(self))
+        return found
 
     def state(self: T) -> dict[str, object]:  # hashes of strings differ between processes
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}

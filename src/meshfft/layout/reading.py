@@ -145,11 +145,11 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
     return _settled(x, mesh, layout.spec)
 
 
-def is_plain(x: AnyStored, spec: Spec | None) -> bool:
-    """Whether the sharding is known: a jax.Array, not traced, not in a shard_map."""
-    known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
-    here = jax.sharding.get_abstract_mesh()
-    return known and (here.empty or not mapped_axes(here)) and is_hashable(spec)
+def is_plain(x: AnyStored, spec: Spec | None, here: AbstractMesh) -> bool:
+    """Whether the sharding is known: a jax.Array, not traced, not in a shard_map. `here`: JAX's mesh."""
+    if isinstance(x, jax.core.Tracer) or not isinstance(x, jax.Array):
+        return False
+    return (here.empty or not mapped_axes(here)) and (spec is None or is_hashable(spec))
 
 
 def seen_by_sharding(shape: tuple[int, ...], sharding: Sharding, spec: Spec | None) -> Seen:

@@ -70,9 +70,14 @@ def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
 
 def _hidden(arguments: tuple[object, ...]) -> AnyMesh | None:
     for one in arguments:
-        plane = _hidden(one) if type(one) is tuple else hidden_by(one) if isinstance(one, jax.core.Tracer) else None
-        if plane is not None:
-            return plane
+        if isinstance(one, jax.core.Tracer):
+            mesh = hidden_by(one)
+        elif type(one) is tuple:
+            mesh = _hidden(one)
+        else:
+            continue
+        if mesh is not None:
+            return mesh
     return None
 
 

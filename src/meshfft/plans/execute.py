@@ -61,13 +61,13 @@ def applied(
     if planes and not walk.real and len(stored) == 1:  # a real array in a complex walk
         stored = (*stored, jnp.zeros_like(stored[0]))
     walk, operands = (furnish if sources else _furnished)(walk, sources, chip.name, dtype)
-    traced = _is_traced((stored, operands))
+    traced = any([isinstance(x, jax.core.Tracer) for x in stored]) or (bool(operands) and _is_traced(operands))
     if chip.scratch is not None and dtype.itemsize == PLANES:
         _check_kernels(walk, mesh, chip, traced)
     plain = not planes and stored[0].dtype == dtype
     program, begun = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
-    results = in_turn(program, stored, operands)
-    if any(map(on_host, stored)):  # the program reads memory that the caller may write to
+    results = program(stored, operands)
+    if mesh is None and any(map(on_host, stored)):  # the program reads memory that the caller may write to
         results[0].block_until_ready()
     if begun and (seconds := time.perf_counter() - begun.pop()) >= SLOW:
         LOG.info("compiled in %.1f s; further calls on such arrays use the same program", seconds)
@@ -133,8 +133,8 @@ def check_donated(arrays: tuple[AnyStored, ...], walk: Walk, dtype: np.dtype, pl
         )
 
 
-def _is_traced(arrays: object) -> bool:
-    return any([isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays)])
+def _is_traced(operands: Operands) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(operands))
 
 
 def furnish(walk: Walk, sources: tuple[object, ...], platform: str, dtype: np.dtype) -> tuple[Walk, Operands]:
@@ -165,7 +165,9 @@ def _program(
         arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)
         return walked(arrays, walk, mesh, planes, operands)
 
-    return jax.jit(run, donate_argnums=(0,) if donate else (), compiler_options=dict(options) or None), begun
+    program = jax.jit(run, donate_argnums=(0,) if donate else (), compiler_options=dict(options) or None)
+    alone = mesh is None or mesh.size == 1  # no collectives
+    return program if alone else functools.partial(in_turn, program), begun
 
 
 def walked(

@@ -69,8 +69,9 @@ def read(a: AnyArray, spec: Spec | None = None, in_place: bool = False) -> Reque
     """The request of an array. `in_place`: a program of one CPU device, for which the caller waits, may read a NumPy
     array's memory; JAX's copy is a program for each shape.
     """
-    in_place = in_place and not isinstance(a, jax.Array) and _is_eager_on_cpu()
-    arrays, planes = received(a, in_place), is_planes(a)
+    if isinstance(a, jax.Array):
+        return Request((_checked(a),), _setting(a, spec))
+    arrays, planes = received(a, in_place and _is_eager_on_cpu()), is_planes(a)
     setting = _setting(arrays[0], spec)
     if len(arrays) == 1:
         return Request(arrays, setting, planes)
@@ -84,7 +85,7 @@ def received(a: AnyArray, in_place: bool = False) -> tuple[AnyStored, ...]:
     """One array or two planes; TypeError if it is no array of numbers."""
     if hasattr(type(a), "turns"):  # Points, or Scattered in nufft/
         raise TypeError(f"the array is {a!r}, which are points: give the array first and the points second")
-    return (_array(a),) if isinstance(a, jax.Array) else tuple(_array(part, in_place) for part in parts(a))
+    return tuple(_array(part, in_place) for part in parts(a))
 
 
 def parts(a: AnyArray) -> tuple[OnePlane, ...]:
@@ -110,11 +111,15 @@ def formed(arrays: tuple[AnyStored, ...]) -> Transformed:
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
 
+def _checked(a: AnyStored) -> AnyStored:
+    check_numeric(a.dtype)
+    check_kept(a)
+    return a
+
+
 def _array(a: ArrayLike | PaddedArray, in_place: bool = False) -> AnyStored:
     if isinstance(a, jax.Array | PaddedArray):
-        check_numeric(a.dtype)
-        check_kept(a)
-        return a
+        return _checked(a)
     array = np.asarray(a)
     check_numeric(array.dtype)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -144,9 +149,11 @@ def _alone(default: jax.Device | str | None) -> Sharding:
 
 
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
-    if is_plain(x, spec):
+    here = jax.sharding.get_abstract_mesh()
+    if is_plain(x, spec, here):
         setting = _by_sharding(x.shape, x.dtype, x.sharding, spec, wide_types())
-        check_context(setting.mesh)
+        if not here.empty:
+            check_context(setting.mesh)
         return setting
     if on_host(x):
         known = _by_sharding if is_hashable(spec) else _by_sharding.__wrapped__
