@@ -18,7 +18,7 @@ layout: in_flight layout / memory moves placement / elements / padded_numpy / pa
 machine: chip torus / chips network / machine machine_file / topology
 collectives: bins processes words / wires / all_to_all levels ring
 operators: matrices / trig inverses / transform / lowest points / conjugate_gradients operands
-kernels: bluestein / base / xla / real sliced stockham / trig engines
+kernels: bluestein / base factors / xla / real sliced stockham / trig engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_columns long_lanes / short
 tpu: passes price strips wires / fft gridding / trials / engines

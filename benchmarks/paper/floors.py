@@ -8,7 +8,7 @@ The peak counts bfloat16 operations. The ring is the paper's, both ways, along o
 
 import math
 
-from meshfft.kernels.xla import balanced
+from meshfft.kernels.factors import balanced
 from meshfft.machine.chip import padded
 
 POINT = 8  # bytes of a complex64

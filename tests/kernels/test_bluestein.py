@@ -25,7 +25,8 @@ from meshfft.kernels.bluestein import (
     padded_length,
     prime_factors,
 )
-from meshfft.kernels.xla import Xla, fft, stages
+from meshfft.kernels.factors import way_of
+from meshfft.kernels.xla import Xla, fft
 from meshfft.layout.layout import Layout
 from meshfft.machine.chips import CHIPS
 from meshfft.steps import LocalFFT
@@ -107,7 +108,7 @@ def test_which_lengths_and_how_long(length: int) -> None:
 
 def test_a_matrix_unit_takes_the_chirp_for_what_it_is() -> None:
     """Catches a price of one dense product of 8191 points, and the four products counted over half of their points."""
-    assert stages(8191, 128) == (128,) * 8 and stages(8192, 128) == (128, 64)
+    assert way_of(8191).rows == (128,) * 8 and way_of(8192).rows == (128, 64)
     layout = Layout((512, 8191), ((), ()))
     works = [LocalFFT((1,), -1, (8191,), (8191,), Xla(chirp)).work(layout, 8, CHIPS["v3"]) for chirp in (True, False)]
     assert all(work.matrix_flops == 6 * 1024 * 512 * 8191 for work in works)

@@ -25,7 +25,8 @@ from ..machine.machine import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, folded, join, like, resize, scaled, split, unfolded
 from .base import Lines, Offer, RealEngine, Site
-from .xla import XLA, balanced, twiddled
+from .factors import balanced
+from .xla import XLA, twiddled
 
 # Passes over a block of reals around one product, around two stages, and inside these; real products of two stages.
 # Fitted to the cycles of TPU v3 and v5e.

@@ -28,7 +28,8 @@ from ..numerics.products import Factors, planes_of, product
 from ..numerics.slices import HELD, cost, host_slices
 from ..numerics.split_complex import Planes, unfolded
 from .base import Engine, Lines, Offer, Site
-from .xla import balanced, twiddled
+from .factors import balanced
+from .xla import twiddled
 
 SIDE = 128
 LONGEST = 1024  # points of a prime factor; a dense step makes longer matrices as it multiplies

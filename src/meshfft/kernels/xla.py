@@ -1,9 +1,5 @@
 """XLA's own FFT of dimensions that no mesh axis cuts; all but the last are transposed there and back. Long lengths with
-a large prime use a chirp (bluestein.py).
-
-XLA's FFT on a GPU writes to a second array, and cuFFT needs a workspace. If memory is short, a loop transforms a batch
-of lines at a time in place. Invariant: the array keeps its row-major layout; otherwise XLA transposes it for the whole
-loop, which takes one or two more arrays.
+a large prime use a chirp (bluestein.py), and on TPUs some use two stages (factors.py).
 """
 
 import dataclasses
@@ -21,14 +17,16 @@ from ..collectives.all_to_all import Grid
 from ..machine.chip import Chip, padded
 from ..machine.machine import Work
 from ..numerics.phases import mulmod, roots, table
-from ..numerics.split_complex import Planes, times
+from ..numerics.split_complex import Planes, folded, join, split, times, unfolded
 from .base import Engine, Lines, Offer, Site, flops_of
-from .bluestein import chirp_fft, folds, is_awkward
+from .bluestein import chirp_fft, is_awkward
+from .factors import takes_chirp, way_of
 
 # Passes over a block on a matrix unit: transposes per dimension, and three real products per stage. Fitted to the
 # cycles of TPU v3 and v5p.
 UNIT_PASSES = 3
 STAGE_PASSES = 5
+TWIDDLE_PASSES, TWIDDLE_COPIES = 3, 2  # more for each length in two, fitted to TPU v5e
 CALL_DIMS = 3  # most of one call
 BEHIND_PASSES = 10  # for each dimension behind the lines, which are transposed
 MOVED_PASSES = 4  # for all of them on a GPU
@@ -46,14 +44,14 @@ class Xla(Engine[Array]):
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
-        yield cls(any(is_awkward(length, site.machine.chip.cached) for length in lines.lengths)), lines.dims
+        yield cls(any(takes_chirp(length, site.machine.chip) for length in lines.lengths)), lines.dims
 
     @classmethod
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work:
         """Arithmetic and one pass over memory; in a cache two dimensions share a pass."""
         chip = site.machine.chip
         if chip.side > 1:
-            return Work(int(6 * sum(stages(rows, chip.side)) * points), "bf16x6", memory_bytes=2 * nbytes)
+            return Work(int(6 * sum(way_of(rows).rows) * points), "bf16x6", memory_bytes=2 * nbytes)
         passes = 1 if chip.cached else 2
         return Work(vector_flops=int(5 * points * math.log2(max(rows, 1))), memory_bytes=passes * nbytes)
 
@@ -69,10 +67,13 @@ class Xla(Engine[Array]):
         if chip.switched and not self.chirp:  # result, workspace of cuFFT, moved lines
             several = len(lines.dims) > CALL_DIMS
             copies = 2 + (behind > 0 or several) + several
+        ways = [way_of(length) for length in lines.lengths] if chip.side > 1 else []
+        copies += TWIDDLE_COPIES * any(way.twos for way in ways)
         alive = (math.prod(lines.block) + copies * points) * itemsize
-        if chip.side > 1:
-            radices = [radix for length in lines.lengths for radix in stages(length, chip.side)]
-            rows, times = sum(padded(radix, chip.side) for radix in radices), UNIT_PASSES * len(lines.dims)
+        if ways:
+            radices = [radix for way in ways for radix in way.rows]
+            rows = sum(padded(radix, chip.side) for radix in radices)
+            times = UNIT_PASSES * len(ways) + TWIDDLE_PASSES * sum(way.twos for way in ways)
             return Work(
                 matrix_flops=6 * rows * points,
                 tier="bf16x6",
@@ -98,18 +99,30 @@ XLA = Xla()
 def fft(block: Array, dims: tuple[int, ...], sign: int) -> Array:
     """Transforms dimensions of a complex block, unscaled. Costs about 5 N log2 N flops a line."""
     dims = tuple(d for d in dims if block.shape[d] > 1)
-    if not any(is_awkward(block.shape[dim]) for dim in dims):
+    if not any(is_awkward(block.shape[dim]) or way_of(block.shape[dim]).radix for dim in dims):
         return _by_xla(block, dims, sign)
     ways = {"cpu": "lines", "tpu": "products", "default": "ffts"}
-    branches = {where: functools.partial(_with_chirps, dims=dims, sign=sign, way=way) for where, way in ways.items()}
+    branches = {where: functools.partial(_each_way, dims=dims, sign=sign, way=way) for where, way in ways.items()}
     return lax.platform_dependent(block, **branches)
 
 
-def _with_chirps(block: Array, dims: tuple[int, ...], sign: int, way: str) -> Array:
-    awkward = tuple(d for d in dims if is_awkward(block.shape[d], cached=way == "lines"))
-    for dim in awkward:
-        block = chirp_fft(block, dim, sign, way)
-    return _by_xla(block, tuple(d for d in dims if d not in awkward), sign)
+def _each_way(block: Array, dims: tuple[int, ...], sign: int, way: str) -> Array:
+    rest = list[int]()
+    for dim in dims:
+        best, chirp = way_of(block.shape[dim]), is_awkward(block.shape[dim], way == "lines")
+        if way == "products" and best.radix:
+            block = _in_two(block, dim, best.radix, sign)
+        elif best.chirp if way == "products" else chirp:
+            block = chirp_fft(block, dim, sign, way)
+        else:
+            rest.append(dim)
+    return _by_xla(block, tuple(rest), sign)
+
+
+def _in_two(block: Array, dim: int, radix: int, sign: int) -> Array:
+    lines = _each_way(unfolded(block, dim, radix), (dim,), sign, "products")
+    lines = _each_way(join(twiddled(split(lines), dim, sign)), (dim + 1,), sign, "products")
+    return folded(lines.swapaxes(dim, dim + 1), dim)
 
 
 def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
@@ -125,17 +138,6 @@ def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
     return block
 
 
-@functools.lru_cache(maxsize=1024)
-def balanced(length: int, side: int) -> tuple[int, ...]:
-    """Factors for transforms by products: at most `side`, or twice that for the last, where one product is cheaper than
-    two stages; a large prime is one factor.
-    """
-    if length <= 2 * side:
-        return (length,)
-    low = max((d for d in range(2, side + 1) if length % d == 0), default=1)
-    return (length,) if low == 1 else (low, *balanced(length // low, side))
-
-
 def twiddled(lines: Planes, dim: int, sign: int) -> Planes:
     """lines[r, c] exp(sign 2 pi i r c / N) along `dim` and the next dimension, of N points in all."""
     rows, columns = lines[0].shape[dim : dim + 2]
@@ -148,13 +150,6 @@ def twiddled(lines: Planes, dim: int, sign: int) -> Planes:
         factors = roots(mulmod(c, b, length), length, sign, real)
     shape = tuple(n if d in (dim, dim + 1) else 1 for d, n in enumerate(lines[0].shape))
     return times(lines, tuple(part.reshape(shape) for part in factors))
-
-
-@functools.lru_cache(maxsize=1024)
-def stages(length: int, side: int) -> tuple[int, ...]:
-    """Factors of products on a matrix unit; a chirp takes both directions over twice the points."""
-    rows, columns = folds(length)
-    return (rows, columns, columns, rows) * 2 if is_awkward(length) else balanced(length, side)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from .sends import InChunks
 COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
 SUBLANES = 8  # rows of a tile
-MISALIGNED = 29  # more if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
+MISALIGNED, BY_XLA = 29, 8  # more if a chunk ends within a tile, of kernels or XLA's: 500^3 on v5e, by compiled cycles
 CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
 
@@ -80,6 +80,8 @@ class Pipeline(InChunks, Kernels):
                 alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
                 peak = ends + 3 * block + 2 * max(alive)
                 works = [total([step.work(at, itemsize, chip)] * many) for step, at in self.pairs(one)]
+            if chip.side > 1 and not self._is_aligned(layout, chip.side):
+                works.append(Work(memory_bytes=BY_XLA * block))
             sent = sum(exchange.message_bytes(one, itemsize) for one in shares)
         summed = total(works)
         return dataclasses.replace(
@@ -144,10 +146,15 @@ class Pipeline(InChunks, Kernels):
         """Passes for transposing, packing and joining that its kernels do not do."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
-        joins += MISALIGNED * (self.dim == last - 1 and self._cut(layout)[0].size % SUBLANES > 0)
+        joins += MISALIGNED * (self.dim < last and not self._is_aligned(layout, 1))
         ordered = 0 if self._sender.keeps_order(layout.block) else COPIES
         writes = self._sender.direct(layout.block, self._local.dims, self._ports(self._cut(layout)[0]))
         return ordered + (0 if writes else 2 * packs) + (0 if self._read(layout) else joins)
+
+    def _is_aligned(self, layout: Layout, lanes: int) -> bool:
+        """Whether chunks are of whole tiles."""
+        rows = {layout.ndim - 1: lanes, layout.ndim - 2: SUBLANES}.get(self.dim, 1)
+        return self._cut(layout)[0].size % rows == 0
 
     def _read(self, layout: Layout) -> bool:
         """Whether the next step's kernels read pieces in place, one by one if no line spans several."""

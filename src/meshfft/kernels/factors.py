@@ -1,0 +1,66 @@
+"""How a matrix unit factors a length: the rows of its products.
+
+On TPUs XLA divides a length by 128, 64 or 32 while it can, and makes one dense product of the rest, however long: 5000
+rows for N = 5000, and for N = 238,810 a matrix of 425 GiB. Here such a length is two near its square root (Cooley and
+Tukey 1965), with N = R M, n = M a + b and k = c + R d:
+
+    X[c + R d] = sum_b w_M^(b d) w_N^(b c) sum_a w_R^(a c) x[M a + b],   w_N = exp(sign 2 pi i / N)
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+from ..machine.chip import Chip, padded
+from .bluestein import SIDE, folds, is_awkward
+
+DENSE = 1024  # most rows of one product that take a TPU no longer than two stages
+NARROW = 4  # fewest points of a stage: with fewer, transposes cost what products save
+LEAST_POWER = 32  # least power of two that XLA splits off
+
+
+@functools.lru_cache(maxsize=1024)
+def balanced(length: int, side: int) -> tuple[int, ...]:
+    """Factors for transforms by products: at most `side`, or twice that for the last, where one product is cheaper than
+    two stages; a large prime is one factor.
+    """
+    if length <= 2 * side:
+        return (length,)
+    low = max((d for d in range(2, side + 1) if length % d == 0), default=1)
+    return (length,) if low == 1 else (low, *balanced(length // low, side))
+
+
+class Way(NamedTuple):
+    """Rows of a transform's products on a TPU: by XLA, by a chirp, or in two stages, the first of `radix` points."""
+
+    rows: tuple[int, ...]
+    radix: int = 0
+    twos: int = 0  # lengths in two
+    chirp: bool = False
+
+    @property
+    def cost(self) -> int:
+        return sum(padded(rows, SIDE) for rows in self.rows)
+
+
+@functools.lru_cache(maxsize=1024)
+def way_of(length: int) -> Way:
+    """The way of fewest rows."""
+    ways = [Way(_by_xla(length))]
+    if is_awkward(length):
+        rows, columns = folds(length)
+        ways.append(Way((rows, columns, columns, rows) * 2, chirp=True))  # both directions over twice the points
+    lows = (d for d in range(NARROW, math.isqrt(length) + 1) if length % d == 0)
+    if max(ways[0].rows) > DENSE and (low := max(lows, default=0)):
+        first, second = way_of(low), way_of(length // low)
+        ways.append(Way(first.rows + second.rows, low, 1 + first.twos + second.twos))
+    return min(ways, key=lambda way: way.cost)
+
+
+def takes_chirp(length: int, chip: Chip) -> bool:
+    return way_of(length).chirp if chip.side > 1 else is_awkward(length, chip.cached)
+
+
+def _by_xla(length: int) -> tuple[int, ...]:
+    power = min(length & -length, SIDE)
+    return (length,) if length <= SIDE or power < LEAST_POWER else (power, *_by_xla(length // power))
