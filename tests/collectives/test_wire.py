@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 from reference import mesh, noise
 
+import meshfft as mf
 from meshfft.collectives.all_to_all import exchange_packed
 from meshfft.collectives.ring import handed_on
 from meshfft.collectives.wires import EXACT, RUN, WIRES, Wire, carried, wire_of
@@ -154,6 +156,15 @@ def test_one_collective_carries_planes_and_scales(name: str, planes: bool) -> No
     expected = shares.transpose(2, 1, 3, 0, 4).reshape(16, 3, 320)
     for found, true in ((moved, expected), (hop, np.roll(x, 2, 0))):
         assert np.linalg.norm(found - true) <= wire.error * np.linalg.norm(true)
+
+
+@pytest.mark.parametrize("wire", ["int16", "int24", {"outer": "int16"}])
+def test_no_wire_encodes_a_tpu_s_float64(wire: Any, x64: None) -> None:
+    """Catches plans that its compiler does not take: float64 is two floats there, and bits of one mean nothing."""
+    call = functools.partial(mf.plan, (64, 64), mesh=AbstractMesh((4,), ("x",)), topology="v5e:2x2", dtype="complex128")
+    with pytest.raises(ValueError, match=r"v5e devices keep float64 in two floats.*use wire='exact'"):
+        call(wire=wire)
+    assert call(wire="exact").fits and call(wire=wire, precision="float32").fits
 
 
 def test_wires_are_refused_by_name() -> None:

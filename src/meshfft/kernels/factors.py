@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..machine.chip import Chip, padded
 from .bluestein import SIDE, folds, is_awkward
 
-DENSE = 1024  # most rows of one product that take a TPU no longer than two stages
+DENSE = 1280  # most rows of one product that take a TPU no longer than two stages
 NARROW = 4  # fewest points of a stage: with fewer, transposes cost what products save
 LEAST_POWER = 32  # least power of two that XLA splits off
 

@@ -56,7 +56,7 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def wires(self) -> Wires:
-        return self.options.wires(real_dtype(self.dtype))
+        return self.options.wires(real_dtype(self.dtype), self.machine.chip)
 
     @property
     def wiring(self) -> tuple[Machine, Wires]:

@@ -13,7 +13,7 @@ from ..kept import Trial
 from ..kernels.base import Lines, Sender
 from ..layout.layout import Layout, shift
 from ..layout.moves import AxisMove
-from ..machine.chip import Chip
+from ..machine.chip import Chip, padded
 from ..machine.machine import Move, Work, total
 from ..numerics.split_complex import Block, Planes, in_planes, resize, unfolded
 from ..operators.matrices import Matrix
@@ -26,7 +26,7 @@ from .sends import InChunks
 COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
 SUBLANES = 8  # rows of a tile
-MISALIGNED, BY_XLA = 29, 8  # more if a chunk ends within a tile, of kernels or XLA's: 500^3 on v5e, by compiled cycles
+MISALIGNED = 29  # more if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
 CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
 
@@ -75,13 +75,14 @@ class Pipeline(InChunks, Kernels):
             sent = sum(exchange.message_bytes((2, *one), itemsize // 2) for one in shares)
         else:
             peak = ends + 2 * max(work.peak_bytes for work in works) // many
+            points, stored = math.prod(layout.block), _in_tiles(layout.block, chip.side)
+            if chip.side > 1 and stored > points:  # XLA keeps the block in another order, too, and what arrives
+                peak = (peak + 2 * block) * stored // points
             if self.numbers.dots:  # a chunk's slices do not shrink with the block; pairs of float32 for the ends
                 one = layout.resize(self.dim, max(layout.shape[self.dim] // many, 1))
                 alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
                 peak = ends + 3 * block + 2 * max(alive)
                 works = [total([step.work(at, itemsize, chip)] * many) for step, at in self.pairs(one)]
-            if chip.side > 1 and not self._is_aligned(layout, chip.side):
-                works.append(Work(memory_bytes=BY_XLA * block))
             sent = sum(exchange.message_bytes(one, itemsize) for one in shares)
         summed = total(works)
         return dataclasses.replace(
@@ -146,15 +147,10 @@ class Pipeline(InChunks, Kernels):
         """Passes for transposing, packing and joining that its kernels do not do."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
-        joins += MISALIGNED * (self.dim < last and not self._is_aligned(layout, 1))
+        joins += MISALIGNED * (self.dim == last - 1 and self._cut(layout)[0].size % SUBLANES > 0)
         ordered = 0 if self._sender.keeps_order(layout.block) else COPIES
         writes = self._sender.direct(layout.block, self._local.dims, self._ports(self._cut(layout)[0]))
         return ordered + (0 if writes else 2 * packs) + (0 if self._read(layout) else joins)
-
-    def _is_aligned(self, layout: Layout, lanes: int) -> bool:
-        """Whether chunks are of whole tiles."""
-        rows = {layout.ndim - 1: lanes, layout.ndim - 2: SUBLANES}.get(self.dim, 1)
-        return self._cut(layout)[0].size % rows == 0
 
     def _read(self, layout: Layout) -> bool:
         """Whether the next step's kernels read pieces in place, one by one if no line spans several."""
@@ -246,8 +242,17 @@ def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tup
             many, dim = max(equal, key=lambda pair: pair[0], default=(0, 0))
             if many > 1:
                 return dim, many
-    narrowest = chip.side if dims[0] == layout.ndim - 1 else 1
-    return dims[0], min(CHUNKS, layout.block[dims[0]] // narrowest) if dims[0] not in local.dims else 0
+    if dims[0] in local.dims:
+        return dims[0], 0
+    if chip.side > 1 and dims[0] == layout.ndim - 1:  # chunks that end within a tile take twice the memory
+        return dims[0], _equal(layout.block[dims[0]], chip.side)
+    return dims[0], min(CHUNKS, layout.block[dims[0]])
+
+
+def _in_tiles(block: tuple[int, ...], lanes: int) -> int:
+    """Numbers that a TPU stores for a block, whose last dimensions it pads to tiles."""
+    tile = (1,) * (len(block) - 2) + (SUBLANES, lanes)
+    return math.prod(map(padded, block, tile[-len(block) :]))
 
 
 def _equal(rows: int, tile: int) -> int:

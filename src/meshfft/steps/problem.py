@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..collectives.levels import Wires, wires_of
+from ..collectives.words import WORD
 from ..kernels.base import Site
 from ..layout.layout import Layout, Spec, hashed_once
 from ..machine.chip import Chip
@@ -48,8 +49,13 @@ class Options(NamedTuple):
     def dots(self, given: np.dtype, chip: Chip) -> tuple[Dot, ...]:
         return dots_of(given, self.precision, self.multiplications, chip.unit, chip.run, chip.splits)
 
-    def wires(self, real: np.dtype) -> Wires:
-        return wires_of(self.wire, real)
+    def wires(self, real: np.dtype, chip: Chip) -> Wires:
+        """Raises ValueError as `wires_of`, or if the chip has no bits to encode."""
+        wires = wires_of(self.wire, real)
+        if chip.unit and real.itemsize > WORD and any(wire.lossy for wire in wires):
+            what = f"{chip.name} devices keep float64 in two floats, whose bits no wire encodes"
+            raise ValueError(f"wire {self.wire!r}: {what}: use wire='exact', or precision='float32'")
+        return wires
 
     @property
     def within(self) -> float:
@@ -95,7 +101,7 @@ class Problem:
 
     @functools.cached_property
     def wires(self) -> Wires:
-        return self.options.wires(np.dtype(f"f{self.itemsize // 2}"))
+        return self.options.wires(np.dtype(f"f{self.itemsize // 2}"), self.machine.chip)
 
     @property
     def wiring(self) -> tuple[Machine, Wires]:
