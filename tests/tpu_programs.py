@@ -204,7 +204,24 @@ def sliced(topology: str) -> dict[str, Any]:
 def _sliced(topology: str, slab: AbstractMesh, method: str, shape: tuple[int, ...], dim: int) -> dict[str, Any]:
     with jax.enable_x64(True):
         plan = mf.plan(shape, mesh=slab, axes=[dim], dtype="complex128", method=method, topology=topology)
-        program = compile_plan(plan, mesh_for(plan, topology), planes=True)
+        return _figures(plan, topology)
+
+
+def lengths(topology: str) -> dict[str, Any]:
+    """Lines, and lengths that XLA would transform by one long product, or in chunks that end within a tile."""
+    cases: dict[tuple[int, ...], tuple[int, ...]] = {
+        (955_240,): (4,),
+        (2**22,): (4,),
+        (2310, 2310): (2, 2),
+        (220, 220, 220): (4,),
+    }
+    meshes = {shape: AbstractMesh(sizes, AXES[: len(sizes)]) for shape, sizes in cases.items()}
+    plans = {str(shape): mf.plan(shape, mesh=mesh, topology=topology, order="any") for shape, mesh in meshes.items()}
+    return {name: _figures(plan, topology) for name, plan in plans.items()}
+
+
+def _figures(plan: mf.Plan, topology: str) -> dict[str, Any]:
+    program = compile_plan(plan, mesh_for(plan, topology), planes=True)
     memory = report(program).memory
     return {
         "steps": plan.name,

@@ -10,6 +10,7 @@ from marks import slow_rows
 from reference import dft, error, mesh, noise
 
 import meshfft as mf
+from meshfft.collectives import all_to_all
 from meshfft.inspect.hlo import collectives
 
 # name: (shape, mesh, spec, axes)
@@ -114,3 +115,15 @@ def test_jnp_fft_gathers_where_meshfft_does_not() -> None:
     """Catches a counter that sees nothing: the same array through jnp.fft must show all-gathers."""
     x = mf.shard(noise((16, 16, 16)), mesh((2, 2, 2)), P("x", "y", "z"))
     assert collectives(jax.jit(jax.numpy.fft.fftn).lower(x).compile())["all-gather"] >= 1
+
+
+@pytest.mark.parametrize(("points", "parts"), [(24, 4), (15, 3), (128, 16), (7, 1)])
+@pytest.mark.parametrize("start", [None, 0, 5])
+def test_residues_by_slices_are_those_of_a_table(points: int, parts: int, start: int | None) -> None:
+    """Catches another order of a line on TPUs, which slice it, than elsewhere."""
+    given = () if start is None else (jax.numpy.asarray(start),)
+    line = jax.numpy.asarray(noise((points,)))
+    found = all_to_all._by_slices(line, *given, parts=parts)
+    np.testing.assert_array_equal(found, all_to_all._by_table(line, *given, dim=0, parts=parts))
+    first = np.asarray(line).reshape(-1, parts)[:, -(start or 0) % parts]
+    np.testing.assert_array_equal(found[: points // parts], first)

@@ -133,6 +133,16 @@ def test_meshes_that_do_not_fit_are_refused() -> None:
         placed(topology("v3:4x4"), (16,), ("x",))
 
 
+def test_tiles_are_counted() -> None:
+    """Catches memory of a TPU printed without the tiles that it stores, or with those of another order."""
+    chip = CHIPS["v5e"]
+    assert chip.waste((64, 256, 384)) == 1 == CHIPS["h100"].waste((3, 3)) == chip.waste((7,)) == chip.waste((0, 3))
+    found = chip.waste((32, 13, 32, 33)), chip.waste((93, 96, 26))
+    assert found == pytest.approx((128 / 33, 128 / 96 * 96 / 93))
+    even, odd = (mf.plan((n, n, 64), topology="v5e:2x2", method="transpose").peak_bytes / n**2 for n in (1024, 1100))
+    assert odd > 1.02 * even
+
+
 def test_seconds_add_up() -> None:
     """Catches a resource left out, passes counted twice, and fed bytes that are added instead of hidden."""
     work = Work(8 * 10**9, "float32", 10**9, 10**8, fed_bytes=10**7, sent_bytes=10**6, hops=3, all_to_alls=1)

@@ -28,6 +28,7 @@ from .wires import EXACT, Wire, carried
 
 UNFUSED = 8  # least chunks of a join that XLA does not fuse
 MOST_PARTS = 16  # copied into the block one by one
+FEW = 16  # most parts of a line that TPUs slice: a table of wider rows costs less
 Grid = tuple[tuple[int, int], ...]
 Chunks = dict[tuple[int, ...], Array]
 Stages = tuple[tuple[int, ...], ...]  # devices of a ring by domain, for two stages
@@ -247,7 +248,7 @@ def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire =
     index, starts = lax.axis_index(axes), jnp.asarray(source.starts(dim), jnp.int32)
     rows = -(-size // parts)
     padded = resize_each(cleared(block, source, dim, limit), (dim,), (rows * parts,))
-    combed = jax.tree.map(functools.partial(_columns, dim=dim, parts=parts, start=starts[index]), padded)
+    combed = jax.tree.map(lambda part: _columns(part, starts[index], dim=dim, parts=parts), padded)
     received = exchange_packed(combed, axes, dim, dim, wire)
 
     def put(shard: Array, lines: B) -> B:
@@ -265,11 +266,24 @@ def comb(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire =
     return resize_each(lines, (dim,), (many,))
 
 
-def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Array:
+def _columns(block: Array, *start: Array, dim: int, parts: int) -> Array:
     """The block grouped by residue modulo p: position l p + b moves to b M / p + l."""
+    by_table = functools.partial(_by_table, dim=dim, parts=parts)
+    if block.ndim > 1 or parts > FEW:
+        return by_table(block, *start)
+    return lax.platform_dependent(block, *start, tpu=functools.partial(_by_slices, parts=parts), default=by_table)
+
+
+def _by_table(block: Array, *start: Array, dim: int, parts: int) -> Array:
     table = unfolded(block, dim, block.shape[dim] // parts)
-    table = table if isinstance(start, int) else jnp.roll(table, start % parts, dim + 1)
+    table = jnp.roll(table, start[0] % parts, dim + 1) if start else table
     return table.swapaxes(dim, dim + 1).reshape(block.shape)
+
+
+def _by_slices(line: Array, *start: Array, parts: int) -> Array:
+    """A TPU stores 128 numbers for every row of a table, which has p."""
+    table = jnp.stack([lax.slice(line, (b,), line.shape, (parts,)) for b in range(parts)])
+    return (jnp.roll(table, start[0] % parts, 0) if start else table).reshape(line.shape)
 
 
 def is_comb(source: Layout, dim: int, many: int) -> bool:

@@ -6,12 +6,14 @@ cycles, "measured here" by `meshfft measure`, or "given" by the caller.
 """
 
 import dataclasses
+import itertools
 from typing import NamedTuple
 
 from ..layout.layout import hashed_once
 
 CompilerOptions = tuple[tuple[str, str | bool], ...]
 HERE = "measured here"
+SUBLANES = 8  # rows of a tile
 
 
 class Figure(NamedTuple):
@@ -68,6 +70,14 @@ class Chip:
     def fast_bytes(self) -> float:
         return self.scratch.value if self.scratch else 0.0
 
+    def waste(self, block: tuple[int, ...]) -> float:
+        """Numbers stored for one of a block: a matrix unit's memory pads two dimensions to tiles, the two that pad
+        least."""
+        if self.side == 1 or len(block) < 2 or 0 in block:
+            return 1.0
+        pairs = itertools.permutations(block, 2)
+        return min(_tiled(lanes, self.side) * _tiled(rows, SUBLANES) for lanes, rows in pairs)
+
     def product_rate(self, tier: str) -> float:
         rates = {name: figure.value for name, figure in self.products}
         return rates.get(tier, rates["float32"])
@@ -78,6 +88,10 @@ class Chip:
         known |= {"outer, B/s": self.outer, "start, s": self.start}
         tiers = {f"{tier} products, op/s": figure for tier, figure in self.products}
         return {**tiers, **rates, **{name: figure for name, figure in known.items() if figure is not None}}
+
+
+def _tiled(size: int, tile: int) -> float:
+    return padded(size, tile) / size
 
 
 def padded(size: int, side: int) -> int:

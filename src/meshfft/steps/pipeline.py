@@ -13,7 +13,7 @@ from ..kept import Trial
 from ..kernels.base import Lines, Sender
 from ..layout.layout import Layout, shift
 from ..layout.moves import AxisMove
-from ..machine.chip import Chip, padded
+from ..machine.chip import SUBLANES, Chip
 from ..machine.machine import Move, Work, total
 from ..numerics.split_complex import Block, Planes, in_planes, resize, unfolded
 from ..operators.matrices import Matrix
@@ -25,7 +25,6 @@ from .sends import InChunks
 
 COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
-SUBLANES = 8  # rows of a tile
 MISALIGNED = 29  # more if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
 CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
@@ -75,9 +74,8 @@ class Pipeline(InChunks, Kernels):
             sent = sum(exchange.message_bytes((2, *one), itemsize // 2) for one in shares)
         else:
             peak = ends + 2 * max(work.peak_bytes for work in works) // many
-            points, stored = math.prod(layout.block), _in_tiles(layout.block, chip.side)
-            if chip.side > 1 and stored > points:  # XLA keeps the block in another order, too, and what arrives
-                peak = (peak + 2 * block) * stored // points
+            if chip.waste(layout.block) > 1:  # XLA keeps the block in another order, too, and what arrives
+                peak += 2 * block
             if self.numbers.dots:  # a chunk's slices do not shrink with the block; pairs of float32 for the ends
                 one = layout.resize(self.dim, max(layout.shape[self.dim] // many, 1))
                 alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
@@ -247,12 +245,6 @@ def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tup
     if chip.side > 1 and dims[0] == layout.ndim - 1:  # chunks that end within a tile take twice the memory
         return dims[0], _equal(layout.block[dims[0]], chip.side)
     return dims[0], min(CHUNKS, layout.block[dims[0]])
-
-
-def _in_tiles(block: tuple[int, ...], lanes: int) -> int:
-    """Numbers that a TPU stores for a block, whose last dimensions it pads to tiles."""
-    tile = (1,) * (len(block) - 2) + (SUBLANES, lanes)
-    return math.prod(map(padded, block, tile[-len(block) :]))
 
 
 def _equal(rows: int, tile: int) -> int:

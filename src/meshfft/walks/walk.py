@@ -78,8 +78,10 @@ class Walk:
         if chip.cached:
             return cpu_memory.counted(self.pairs, self.reals, self.scale, itemsize // 2, works, blocks)
         held = [blocks[-1] * (chip.side == 1 and work.hops > 0) for work in works[:-1]] + [0]
-        more = zip(works, held, strict=False)
-        return tuple(dataclasses.replace(work, peak_bytes=work.peak_bytes + beside) for work, beside in more)
+        wastes = itertools.pairwise(chip.waste(at.block) for at in self.layouts)
+        beside = zip(works, held, map(max, wastes), strict=False)
+        peaks = [math.ceil((work.peak_bytes + more) * by) for work, more, by in beside]
+        return tuple(dataclasses.replace(work, peak_bytes=peak) for work, peak in zip(works, peaks, strict=False))
 
     def work(self, itemsize: int, chip: Chip) -> Work:
         return total(self.works(itemsize, chip))
