@@ -137,6 +137,7 @@ def test_tiles_are_counted() -> None:
     """Catches memory of a TPU printed without the tiles that it stores, or with those of another order."""
     chip = CHIPS["v5e"]
     assert chip.waste((64, 256, 384)) == 1 == CHIPS["h100"].waste((3, 3)) == chip.waste((7,)) == chip.waste((0, 3))
+    assert chip.waste((4, 2**18)) == chip.waste((1, 1024)) == 1 == CHIPS["v6e"].waste((64, 64, 128))
     found = chip.waste((32, 13, 32, 33)), chip.waste((93, 96, 26))
     assert found == pytest.approx((128 / 33, 128 / 96 * 96 / 93))
     even, odd = (mf.plan((n, n, 64), topology="v5e:2x2", method="transpose").peak_bytes / n**2 for n in (1024, 1100))

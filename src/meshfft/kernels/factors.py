@@ -31,7 +31,8 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
 
 
 class Way(NamedTuple):
-    """Rows of a transform's products on a TPU: by XLA, by a chirp, or in two stages, the first of `radix` points."""
+    """Rows of a transform's products on a TPU: by XLA, by a chirp, or in two stages, the first of `radix` points, each
+    of which may take a chirp."""
 
     rows: tuple[int, ...]
     radix: int = 0
@@ -53,7 +54,8 @@ def way_of(length: int) -> Way:
     lows = (d for d in range(NARROW, math.isqrt(length) + 1) if length % d == 0)
     if max(ways[0].rows) > DENSE and (low := max(lows, default=0)):
         first, second = way_of(low), way_of(length // low)
-        ways.append(Way(first.rows + second.rows, low, 1 + first.twos + second.twos))
+        chirp = first.chirp or second.chirp
+        ways.append(Way(first.rows + second.rows, low, 1 + first.twos + second.twos, chirp))
     return min(ways, key=lambda way: way.cost)
 
 

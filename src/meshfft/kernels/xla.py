@@ -1,5 +1,9 @@
 """XLA's own FFT of dimensions that no mesh axis cuts; all but the last are transposed there and back. Long lengths with
 a large prime use a chirp (bluestein.py), and on TPUs some use two stages (factors.py).
+
+XLA's FFT on a GPU writes to a second array, and cuFFT needs a workspace. If memory is short, a loop transforms a batch
+of lines at a time in place. Invariant: the array keeps its row-major layout; otherwise XLA transposes it for the whole
+loop, which takes one or two more arrays.
 """
 
 import dataclasses

@@ -13,7 +13,7 @@ from ..layout.layout import hashed_once
 
 CompilerOptions = tuple[tuple[str, str | bool], ...]
 HERE = "measured here"
-SUBLANES = 8  # rows of a tile
+SUBLANES, LANES = 8, 128  # rows and columns of a tile
 
 
 class Figure(NamedTuple):
@@ -71,12 +71,11 @@ class Chip:
         return self.scratch.value if self.scratch else 0.0
 
     def waste(self, block: tuple[int, ...]) -> float:
-        """Numbers stored for one of a block: a matrix unit's memory pads two dimensions to tiles, the two that pad
-        least."""
+        """Numbers stored for each number of a block: a TPU pads two dimensions to tiles, the two that pad least."""
         if self.side == 1 or len(block) < 2 or 0 in block:
             return 1.0
         pairs = itertools.permutations(block, 2)
-        return min(_tiled(lanes, self.side) * _tiled(rows, SUBLANES) for lanes, rows in pairs)
+        return min(_tiled(lanes, LANES) * _tiled(rows, SUBLANES) for lanes, rows in pairs)
 
     def product_rate(self, tier: str) -> float:
         rates = {name: figure.value for name, figure in self.products}
@@ -91,6 +90,8 @@ class Chip:
 
 
 def _tiled(size: int, tile: int) -> float:
+    """Padding to a tile, or of few rows to a power of two."""
+    tile = tile if tile == LANES else min(tile, 1 << (size - 1).bit_length())
     return padded(size, tile) / size
 
 

@@ -67,7 +67,7 @@ def applied(
     plain = not planes and stored[0].dtype == dtype
     program, begun = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
     results = program(stored, operands)
-    if mesh is None and any(map(on_host, stored)):  # the program reads memory that the caller may write to
+    if (planes or mesh is None) and any(map(on_host, stored)):  # the program reads memory that the caller may write to
         results[0].block_until_ready()
     if begun and (seconds := time.perf_counter() - begun.pop()) >= SLOW:
         LOG.info("compiled in %.1f s; further calls on such arrays use the same program", seconds)
@@ -166,7 +166,7 @@ def _program(
         return walked(arrays, walk, mesh, planes, operands)
 
     program = jax.jit(run, donate_argnums=(0,) if donate else (), compiler_options=dict(options) or None)
-    alone = mesh is None or mesh.size == 1  # no collectives
+    alone = mesh.size == 1 if mesh is not None else chip is not None  # chip is None in a caller's shard_map, too
     return program if alone else functools.partial(in_turn, program), begun
 
 

@@ -13,7 +13,7 @@ from ..kept import Trial
 from ..kernels.base import Lines, Sender
 from ..layout.layout import Layout, shift
 from ..layout.moves import AxisMove
-from ..machine.chip import SUBLANES, Chip
+from ..machine.chip import LANES, SUBLANES, Chip
 from ..machine.machine import Move, Work, total
 from ..numerics.split_complex import Block, Planes, in_planes, resize, unfolded
 from ..operators.matrices import Matrix
@@ -235,7 +235,7 @@ def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tup
     dims = [longest if layout.block[longest] >= CHUNKS else move.source]
     if local.takes_pieces:
         for rows in (SUBLANES, 1):
-            tiles = {layout.ndim - 1: chip.side, layout.ndim - 2: rows}
+            tiles = {layout.ndim - 1: LANES, layout.ndim - 2: rows}
             equal = [(_equal(layout.block[d], tiles.get(d, 1)), d) for d in (*dims, move.source) if d not in local.dims]
             many, dim = max(equal, key=lambda pair: pair[0], default=(0, 0))
             if many > 1:
@@ -243,12 +243,12 @@ def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tup
     if dims[0] in local.dims:
         return dims[0], 0
     if chip.side > 1 and dims[0] == layout.ndim - 1:  # chunks that end within a tile take twice the memory
-        return dims[0], _equal(layout.block[dims[0]], chip.side)
+        return dims[0], _equal(layout.block[dims[0]], LANES)
     return dims[0], min(CHUNKS, layout.block[dims[0]])
 
 
 def _equal(rows: int, tile: int) -> int:
-    return max((n for n in range(1, CHUNKS + 1) if rows % (n * tile) == 0), default=0)
+    return max((n for n in range(1, CHUNKS + 1) if rows % (n * tile) == 0), default=0) if rows else 0
 
 
 def _one_by_one(step: LocalFFT, chunks: list[Block], layout: Layout) -> list[Block]:
