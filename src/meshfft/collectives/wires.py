@@ -29,11 +29,12 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
+from ..machine.chip import LANES as LANES
+from ..machine.chip import SUBLANES as SUBLANES
 from ..numerics.split_complex import B, Block, Planes, folded, like, resize, split, unfolded
 from . import words
 
 RUN = 64  # most reals that share a scale
-SUBLANES, LANES = 8, 128  # of a register
 LEAST_ROOM = 10 * 2**20  # bytes of fast memory that kernels need
 SLACK = 1.05  # a message may be this much longer with runs along an earlier dimension, without shuffles
 TILED_SLACK = 1.125  # the same for kernels, which take a fifth of XLA's time

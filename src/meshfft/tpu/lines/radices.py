@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jax import Array
 
+from ...machine.chip import LANES as LANES
+from ...machine.chip import SUBLANES as SUBLANES
 from ...numerics.phases import host_roots, table
 
-SUBLANES, LANES = 8, 128
 HALF = math.sqrt(0.5)
 MaybeArray = Array | None
 Pair = tuple[MaybeArray, MaybeArray]
