@@ -188,6 +188,62 @@ def test_arithmetic_is_that_of_the_logical_arrays(name: str) -> None:
             assert np.isfinite(stored).all() and np.count_nonzero(stored) == np.count_nonzero(np.asarray(y))
 
 
+WHOLE = ((7, 9), (2, 9), (7, 4), (1, 9), (7, 1), (1, 1))
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("kind", KINDS, ids=["auto", "explicit"])
+@pytest.mark.parametrize("shape", WHOLE)
+def test_dimensions_of_one_element_broadcast(shape: tuple[int, ...], kind: AxisType) -> None:
+    """Catches the one element of a cut dimension met with the padding behind it: x * x[:1] was 0 in all but a row."""
+    x, over = abs(noise(shape, "float32")) + 1, mesh((2, 4), kind)
+    a: Any = mf.shard(x, over, P("x", "y"))
+    wide = noise((5, 3, 7, shape[1]), "float32", 1) if shape[0] == 1 else noise((3, *shape), "float32", 1)
+
+    def every(v: Any, where: Any) -> list[Any]:
+        ends = [(v, v[:1]), (v[:, :1], v), (v[:1], v[:, :1]), (v, v.sum(0, keepdims=True)), (v[0], v), (v, wide)]
+        every = [first / second for first, second in ends]
+        return [*every, where(v[:1], v > 1.5, v[:, :1]), wide - v, (v[:1] > 1.5) & (v > 1)]
+
+    expected = every(x, lambda y, holds, other: np.where(holds, y, other))
+    with jax.set_mesh(over):
+        found = every(a, lambda y, holds, other: y.where(holds, other))
+        grad = jax.jit(jax.grad(lambda v: (v * v[:1]).sum()))(a)
+    for y, truth in zip(found, expected, strict=True):
+        assert y.shape == truth.shape
+        np.testing.assert_allclose(mf.gather(y), truth, rtol=1e-5)
+        assert np.count_nonzero(stored_of(y)) <= truth.size, "padding is not zero"
+    np.testing.assert_allclose(mf.gather(grad), jax.grad(lambda v: jnp.sum(v * v[:1]))(jnp.asarray(x)), rtol=1e-5)
+
+
+def test_a_batch_of_one_keeps_its_cuts() -> None:
+    """Catches a dimension of one element that loses its mesh axis, or has one that cuts another dimension."""
+    over = mesh((2, 4))
+    a: Any = mf.shard(noise((1, 9), "float32"), over, P("x", "y"))
+    b: Any = mf.shard(noise((1, 7), "float32"), over, P("y", "x"))
+    assert (a + a.mean(0)).spec == a.spec == (a[0] + a).spec
+    assert (a[:, :1] * b).spec == P(None, "x")
+    with pytest.raises(ValueError, match="shard them alike"):
+        mf.shard(np.ones((7, 1)), over, P("x", "y")) * mf.shard(np.ones((1, 5)), over, P(None, "x"))  # type: ignore
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["auto", "explicit"])
+def test_what_vmap_leaves_elsewhere_is_refused(kind: AxisType) -> None:
+    """Catches a batch read as the array's own dimension: sums and means were wrong."""
+    a, over = _put(_real(), kind), mesh(SIZES, kind)
+    lines = noise((4, SHAPE[2]), "float32")
+    with jax.set_mesh(over):
+        made = [
+            jax.vmap(lambda line: a * line, out_axes=1)(lines),
+            jax.jacfwd(lambda c: a * c.sum())(jnp.ones(3)),
+            jax.jacrev(lambda v: v * 2)(a[:2, :1, :3]),
+        ]
+    uses: list[Callable[[Any], Any]] = [lambda y: y.shape, lambda y: y.sum(), mf.gather, lambda y: y * 2, mf.fftn]
+    for y, use in zip(made * len(uses), [use for use in uses for _ in made], strict=True):
+        with pytest.raises(ValueError, match="leave leading dimensions only"):
+            use(y)
+
+
 def test_parts_and_types() -> None:
     """Catches attributes that are those of the stored array."""
     x = noise(SHAPE)
@@ -231,10 +287,11 @@ def test_it_is_not_taken_for_data() -> None:
         plan(other)
     with pytest.raises(ValueError, match="shard them alike"):
         a + other
-    with pytest.raises(ValueError, match="give one that broadcasts to it"):
+    with pytest.raises(ValueError, match="give one that broadcasts with it"):
         a + jnp.ones(a.stored.shape)
-    with pytest.raises(ValueError, match="leading dimensions only"):
-        jax.vmap(mf.fftn, in_axes=2)(a)
+    for refused in (mf.fftn, mf.gather, lambda v: v * 2, lambda v: v.shape):
+        with pytest.raises(ValueError, match="leading dimensions only"):
+            jax.vmap(refused, in_axes=2)(a)
     with pytest.raises(ValueError, match="give an elementwise one"):
         a.map(lambda v: v[:2])
     with pytest.raises(ValueError, match="drop spec="):

@@ -1,4 +1,4 @@
-"""Reductions and basic slices of stored arrays with padding, and which of a device's positions are data.
+"""Reductions, basic slices and broadcasting of stored arrays with padding, and which of a device's positions are data.
 
     sum, mean, max, min along dimensions,   y[t] = x[start + step t],   t = 0 ... count - 1
 
@@ -17,7 +17,7 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from ..numerics.split_complex import B
-from .layout import AnyMesh, Layout, line_shape
+from .layout import AnyMesh, Cuts, Layout, line_shape
 from .placement import devices_along, reshard, varying, without_padding
 
 Dims = tuple[int, ...]
@@ -209,3 +209,39 @@ def _hops(before: Layout, after: Layout, dim: int, rows: range) -> dict[int, lis
         for source in np.flatnonzero((starts <= max(ends)) & (starts + counts > min(ends))).tolist():
             hops.setdefault(source - target, []).append((source, target))
     return hops
+
+
+def broadcast(a: Layout, b: Layout) -> Layout:
+    """The layout of elementwise results. A dimension of one element is cut as in either array, if by free axes."""
+    a, b = (_lengthened(x, max(a.ndim, b.ndim)) for x in (a, b))
+    pairs = list(zip(zip(a.shape, a.cuts, strict=True), zip(b.shape, b.cuts, strict=True), strict=True))
+    chosen = [other if one[0] == 1 and (other[0] != 1 or not one[1]) else one for one, other in pairs]
+    used = [cut.axis for size, cuts in chosen if size != 1 for cut in cuts]
+    if any(one != other and 1 not in (one[0], other[0]) for one, other in pairs) or len(used) > len(set(used)):
+        raise ValueError(
+            f"padded arrays of shape {a.shape} cut as {a.spec} and {b.shape} as {b.spec} meet: shard them alike"
+        )
+    every = list[Cuts]()
+    for size, cuts in chosen:
+        if size == 1:
+            cuts = () if any(cut.axis in used for cut in cuts) else cuts
+            used += [cut.axis for cut in cuts]
+        every.append(cuts)
+    return Layout(tuple(size for size, _ in chosen), tuple(every))
+
+
+def extended(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    """The layout of elementwise results with an array that is no padded one; dimensions that it adds are uncut."""
+    layout = _lengthened(layout, len(shape))
+    for dim, n in enumerate(shape, layout.ndim - len(shape)):
+        if n not in (1, layout.shape[dim]) and layout.shape[dim] != 1:
+            remedy = "give one that broadcasts with it"
+            raise ValueError(f"an array of shape {shape} meets a padded one of shape {layout.shape}: {remedy}")
+        if n not in (1, layout.shape[dim]):
+            layout = layout.replace(dim, n, ())
+    return layout
+
+
+def _lengthened(layout: Layout, ndim: int) -> Layout:
+    more = max(ndim - layout.ndim, 0)
+    return Layout((1,) * more, ((),) * more) + layout if more else layout

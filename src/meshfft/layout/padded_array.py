@@ -11,13 +11,14 @@ from typing import Any, NamedTuple, TypeVar, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from jax.typing import ArrayLike, DTypeLike
 
+from .elements import broadcast, extended
 from .layout import AnyMesh, Layout, axis_sizes, from_spec, mapped_axes
 from .padded_numpy import NumpyFace
-from .placement import local_slice, to_host, without_padding
+from .placement import local_slice, reshard, to_host, without_padding
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -26,12 +27,13 @@ class PaddedArray(NumpyFace):
     the layout of its elements.
 
     `mf.shard`, plans and all functions return one if the mesh does not divide
-    the sizes, and accept it; `jit`, `grad`, `scan` and `vmap` over leading
-    dimensions carry it. It has arithmetic with numbers, with arrays that
-    broadcast to its shape and with padded arrays; NumPy's `sum`, `mean`,
-    `max`, `min`; basic slices and `where`. `map` applies any elementwise
-    function and keeps the padding zero, as does `np.exp(y)`; functions of
-    `jax.numpy` refuse it.
+    the sizes, and accept it. `jit`, `grad`, `scan` and `vmap` over leading
+    dimensions carry it; a `scan` along padding visits that too. It has
+    arithmetic with numbers, arrays and padded arrays, broadcast as in NumPy
+    (by an all-reduce along a cut dimension of one element); NumPy's `sum`,
+    `mean`, `max`, `min`; basic slices and `where`. `map` applies any
+    elementwise function and keeps the padding zero, as does `np.exp(y)`;
+    functions of `jax.numpy` refuse it.
 
     Attributes:
         stored: the jax.Array, larger than the shape, its padding zeros.
@@ -52,11 +54,17 @@ class PaddedArray(NumpyFace):
         """The layout of the visible array: without dimensions that `vmap`
         removed, with those that it added.
         """
-        more, layout = np.ndim(self.stored) - self.full_layout.ndim, self.full_layout
+        stored, layout = np.shape(self.stored), self.full_layout
+        if stored == layout.storage:
+            return layout
+        more = len(stored) - layout.ndim
         if more <= 0:
-            return layout.along(range(-more, layout.ndim))
-        shown = getattr(self.sharding, "spec", ())[:more]  # under Auto axes a traced array shows none
-        return from_spec(self.stored.shape[:more], axis_sizes(self.home), shown) + layout
+            layout = layout.along(range(-more, layout.ndim))
+        else:
+            shown = getattr(self.sharding, "spec", ())[:more]  # under Auto axes a traced array shows none
+            layout = from_spec(stored[:more], axis_sizes(self.home), shown) + layout
+        _check_stored(stored, layout)
+        return layout
 
     @property
     def lead(self) -> Layout:
@@ -111,17 +119,20 @@ class PaddedArray(NumpyFace):
 
         Args:
             function: takes stored arrays, and returns one of their shape.
-            others: numbers, arrays that broadcast against the logical shape,
-                or padded arrays cut alike.
+            others: numbers, arrays and padded arrays, cut alike, that
+                broadcast with the logical shape.
 
         Raises:
             ValueError: shapes or layouts that do not fit.
         """
-        layout = functools.reduce(_broadcast, (x.layout for x in others if isinstance(x, PaddedArray)), self.layout)
+        layout = functools.reduce(broadcast, (x.layout for x in others if isinstance(x, PaddedArray)), self.layout)
+        layout = functools.reduce(extended, (np.shape(x) for x in others if not isinstance(x, PaddedArray)), layout)
         result = function(*(_stored_as(x, layout) for x in (self, *others)))
         stored, expected = np.shape(result), np.shape(self.stored)
         if layout == self.layout and stored != expected:
             raise ValueError(f"the function made {stored} of a stored {expected}: give an elementwise one")
+        if layout != self.layout:
+            result = reshard(result, self.mesh, layout.spec)
         return type(self)(self._masked(result, layout), self.lead + layout, self.home)
 
     def like(self, stored: Array) -> "PaddedArray":
@@ -231,17 +242,30 @@ def mapped(function: Callable[..., Array], first: AnyStored, *others: AnyStored)
 _without_padding = jax.jit(without_padding, static_argnums=(1, 2))
 
 
+def _check_stored(stored: tuple[int, ...], layout: Layout) -> None:
+    """Raises ValueError for what `vmap` made of an array along another dimension than the first, or a Jacobian."""
+    inside = layout.within(mapped_axes(jax.sharding.get_abstract_mesh()))
+    axes = [axis for axes in layout.axes for axis in axes]
+    if stored not in (layout.storage, inside) or len(axes) > len(set(axes)):
+        raise ValueError(
+            f"a padded array of shape {layout.shape} cut as {layout.spec} is stored as {inside}, this one as {stored}: "
+            "let vmap take and leave leading dimensions only, change stored arrays by y.map(...), and take Jacobians "
+            "of functions of stored arrays"
+        )
+
+
 def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
     """An operand as the layout stores it, or in a shape that broadcasts."""
     if isinstance(x, PaddedArray):
-        return x._masked(x.stored, x.layout)  # gradients must not reach padding
+        own, wanted = x.layout, layout.along(range(layout.ndim - x.ndim, layout.ndim))
+        differ = [own.along((dim,)) != wanted.along((dim,)) for dim in range(own.ndim)]
+        single = tuple(dim for dim, cuts in enumerate(own.cuts) if own.shape[dim] == 1 and cuts and differ[dim])
+        # Every device needs an element that one has; and gradients must not reach padding.
+        whole = stored_of(x.sum(single, x.dtype, keepdims=True)) if single else x._masked(x.stored, own)
+        return lax.expand_dims(whole, range(layout.ndim - own.ndim))
     shape, offset = np.shape(x), layout.ndim - np.ndim(x)
     if not shape:
         return x
-    if offset < 0 or any(n not in (1, have) for n, have in zip(shape, layout.shape[offset:], strict=True)):
-        raise ValueError(
-            f"an array of shape {shape} meets a padded one of shape {layout.shape}: give one that broadcasts to it"
-        )
     whole = x if isinstance(x, jax.Array) else np.asarray(x)
     for dim, n in enumerate(shape, offset):
         if n == layout.shape[dim] != layout.storage[dim]:
@@ -251,14 +275,3 @@ def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
         if whole.shape[dim - offset] != 1:  # every device has all of it
             whole = local_slice(whole, dim - offset, layout.cuts[dim], mapped)
     return whole.reshape((1,) * offset + whole.shape)
-
-
-def _broadcast(a: Layout, b: Layout) -> Layout:
-    a, b = (Layout((1,) * (n := max(a.ndim, b.ndim) - x.ndim), ((),) * n) + x for x in (a, b))
-    pairs = list(zip(zip(a.shape, a.cuts, strict=True), zip(b.shape, b.cuts, strict=True), strict=True))
-    if any(one != other and 1 not in (one[0], other[0]) for one, other in pairs):
-        raise ValueError(
-            f"padded arrays of shape {a.shape} cut as {a.spec} and {b.shape} as {b.spec} meet: shard them alike"
-        )
-    chosen = [other if one[0] == 1 else one for one, other in pairs]
-    return Layout(tuple(size for size, _ in chosen), tuple(cuts for _, cuts in chosen))

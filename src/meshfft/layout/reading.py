@@ -196,12 +196,6 @@ def _even(shape: tuple[int, ...], mesh: AnyMesh | None, spec: Spec) -> Seen:
 def _padded(x: PaddedArray, spec: Spec | None) -> Seen:
     layout, mesh = x.layout, mesh_here(x.mesh, x.layout)
     check_context(mesh)
-    shown, stored = layout.within(mapped_axes(mesh)), np.shape(x.stored)
-    if shown != stored:
-        raise ValueError(
-            f"a padded array of shape {layout.shape} is stored as {shown}, this one as {stored}: let vmap take and "
-            "leave leading dimensions only, and change stored arrays by y.map(...)"
-        )
     if spec is not None and from_spec(layout.shape, axis_sizes(mesh), spec) != layout:
         raise ValueError(f"spec {spec} is given, but the array is sharded as {layout.spec}: drop spec=")
     return Seen(layout, mesh)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@jax.tree_util.register_static  # an argument of `jit` too
 @hashed_once
 @dataclasses.dataclass(frozen=True, repr=False)
 class Plan:

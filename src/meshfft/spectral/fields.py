@@ -133,7 +133,8 @@ def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
     many = len(plan.transform.dims)
     numbers = reals([n for _, n in harmonics(plan)]) if lengths is None else of_each(lengths, many)
     if numbers is None:
-        raise TypeError(f"lengths is {lengths!r}: give a period for each axis, such as {(1.0,) * many}")
+        remedy = f"give a period for each axis, known before tracing, such as {(1.0,) * many}"
+        raise TypeError(f"lengths is {lengths!r}: {remedy}")
     if len(numbers) != many:
         raise ValueError(f"there are {len(numbers)} lengths for {many} axes: give one for each axis")
     for length in numbers:
