@@ -22,11 +22,13 @@ LEAST_POWER = 32  # least power of two that XLA splits off
 @functools.lru_cache(maxsize=1024)
 def balanced(length: int, side: int) -> tuple[int, ...]:
     """Factors for transforms by products: at most `side`, or twice that for the last, where one product is cheaper than
-    two stages; a large prime is one factor.
+    two stages. Two factors are as near as possible, for a TPU stores few points as many; a large prime is one factor.
     """
     if length <= 2 * side:
         return (length,)
-    low = max((d for d in range(2, side + 1) if length % d == 0), default=1)
+    lows = [d for d in range(2, side + 1) if length % d == 0]
+    near = [d for d in lows if d * d <= length <= d * 2 * side]
+    low = max(near or lows, default=1)
     return (length,) if low == 1 else (low, *balanced(length // low, side))
 
 

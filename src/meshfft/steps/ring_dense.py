@@ -216,6 +216,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             made = (5 if self.real else 4 if split else 3) * min(LONG_TERMS if split else SHORT_TERMS, columns)
             held = held if both else 4 - 2 * alone + 2 * (split and self.real)
             out += out * (self.products * self.dot.pairs * (split and out < 128 * CHUNK) - alone) // 4
+        out += out * (self.dot.slices > 0 and columns > RUN)  # sums of one run beside those of the runs before
         return (held + (chip.side == 1 and not layout.even)) * block + (2 if chip.planes else 4) * out + made * column
 
     def _peak_in_tiles(self, block: int, out: int, layout: Layout) -> int:
