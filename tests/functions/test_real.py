@@ -19,6 +19,7 @@ import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.padded_array import padded, stored_of
 from meshfft.steps import PackedFFT, RealFFT, RingDense
+from meshfft.steps.real_fft import in_turn, in_turn_by_rows
 from meshfft.walks import search
 from meshfft.walks.choice import find_walk
 
@@ -300,3 +301,11 @@ def test_every_method_on_a_block(method: str, kind: str, inverse: bool) -> None:
     assert plan is not None
     x = real.input(0)
     assert error(mf.gather(plan(_put(x, plan, plan.in_layout))), real.truth(x)) <= 4e-7
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 256), (2, 5), (130,)])
+def test_numbers_in_turn_by_rows(shape: tuple[int, ...]) -> None:
+    """Catches another order where a TPU, which is not here, puts rows in turn."""
+    even, odd = (jnp.asarray(noise(shape, "float32", seed)) for seed in (0, 1))
+    np.testing.assert_array_equal(in_turn_by_rows(even, odd), in_turn(even, odd, len(shape) - 1))
+    np.testing.assert_array_equal(in_turn(even, odd, len(shape) - 1)[..., ::2], even)

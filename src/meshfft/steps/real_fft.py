@@ -17,7 +17,7 @@ from ..kernels.engines import offered
 from ..kernels.real import XLA_REAL
 from ..layout.elements import cleared
 from ..layout.layout import Layout, line_shape, nested
-from ..machine.chip import Chip
+from ..machine.chip import LANES, Chip
 from ..machine.machine import Move, Work
 from ..numerics.dtypes import Error
 from ..numerics.phases import MAX_LENGTH, roots
@@ -209,11 +209,25 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
 
 
 def _paired(block: Array, dim: int) -> Array:
-    shape = (*block.shape[:dim], block.shape[dim] // 2, 2, *block.shape[dim + 1 :])
-    pairs = block.reshape(shape)
-    return lax.complex(*(lax.index_in_dim(pairs, j, dim + 1, keepdims=False) for j in (0, 1)))
+    """Even positions and odd ones, sliced: as a dimension of its own, a TPU would store 128 numbers for each pair."""
+    return lax.complex(*(lax.slice_in_dim(block, j, None, 2, dim) for j in (0, 1)))
 
 
 def _unpaired(pairs: Array, dim: int) -> Array:
-    reals = jnp.stack([pairs.real, -pairs.imag], dim + 1)
-    return reals.reshape(*pairs.shape[:dim], -1, *pairs.shape[dim + 1 :])
+    parts, stacked = (pairs.real, -pairs.imag), functools.partial(in_turn, dim=dim)
+    if dim < pairs.ndim - 1:
+        return stacked(*parts)
+    return lax.platform_dependent(*parts, tpu=in_turn_by_rows, default=stacked)
+
+
+def in_turn(even: Array, odd: Array, dim: int) -> Array:
+    return jnp.stack([even, odd], dim + 1).reshape(*even.shape[:dim], -1, *even.shape[dim + 1 :])
+
+
+def in_turn_by_rows(even: Array, odd: Array) -> Array:
+    """`in_turn` of the last dimension, whose rows are put in turn instead: a TPU stores 128 numbers for each pair."""
+    *lines, last = even.shape
+    folded = (*lines, -1, math.gcd(last, LANES))
+    above, below = (part.reshape(folded).swapaxes(-1, -2) for part in (even, odd))
+    rows = in_turn(above, below, len(lines))
+    return rows.swapaxes(-1, -2).reshape(*lines, 2 * last)
