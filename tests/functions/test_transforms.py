@@ -10,6 +10,7 @@ import pytest
 import scipy.fft
 from hypothesis import given
 from hypothesis import strategies as st
+from jax.sharding import PartitionSpec as P
 from reference import dft, error, mesh, noise
 from strategies import Case, cases
 
@@ -228,7 +229,7 @@ def test_half_spectra_of_any_size(shape: tuple[int, ...]) -> None:
 
 def test_the_papers_fft_in_a_callers_shard_map() -> None:
     """Catches a loop whose carry does not vary over the mesh axes as its result does: chunks of 3 points, padded."""
-    x, where = noise((24, 3), seed=1), jax.sharding.PartitionSpec("x")
+    x, where = noise((24, 3), seed=1), P("x")
     fft = functools.partial(mf.fftn, axes=(0,), spec=where, method="cooley-tukey")
     y = jax.shard_map(fft, mesh=mesh((8,)), in_specs=where, out_specs=where)(x)
     assert error(y, dft(x, (0,))) <= 2e-7
@@ -252,3 +253,23 @@ def test_kdft_holds_one_slice_of_v() -> None:
     )
     memory = jax.jit(plan).lower(x).compile().memory_analysis()
     assert memory is not None and memory.temp_size_in_bytes < 4096 * 4096 / 8 * 8
+
+
+@pytest.mark.parametrize(("sizes", "spec"), [((8, 1, 1), P(("x", "y", "z"))), ((2, 1, 1), P(None, ("z", "x", "y")))])
+def test_mesh_axes_of_one_device_inside_others(sizes: tuple[int, ...], spec: P) -> None:
+    """Catches axes of one device, inner cuts of a dimension, of which the search lost count (IndexError)."""
+    x = noise((8, 12, 6))
+    for function, truth in ((mf.fftn, dft(x, (0, 1, 2))), (lambda y: mf.fft(y, axis=0), dft(x, (0,)))):
+        cut = mf.shard(x, mesh(sizes), spec)
+        y = function(cut)
+        assert error(y, truth) <= 4e-7 and y.sharding.is_equivalent_to(cut.sharding, 3)
+
+
+def test_integers_that_32_bits_do_not_hold_are_refused() -> None:
+    """Catches numbers that wrap without a word: the transform of 2^40 was that of 0."""
+    large, small = np.array([2**33 + 1, 5, 0, 2**40]), np.array([-(2**31), 5, 0, 2**31 - 1])
+    for function in (mf.fftn, lambda x: mf.shard(x, mesh((2,)), P("x"))):
+        with pytest.raises(OverflowError, match="32 bits do not hold"):
+            function(large)
+        assert mf.gather(function(small)).dtype in ("complex64", "int32")
+    assert error(mf.fftn(large.astype("float32")), dft(large, (0,))) <= 4e-7

@@ -78,6 +78,10 @@ def test_wrong_arguments_are_refused() -> None:
             mf.shard(stored, over, spec)
     with pytest.raises(ValueError, match="'q'"):
         mf.shard(stored, mesh((2,)), P("q"))
+    with pytest.raises(TypeError, match=r"dtype timedelta64\[s\] is not numeric"):
+        mf.shard(np.zeros(4, "m8[s]"), mesh((2,)), P("x"))
+    with pytest.raises(ValueError, match=r"leaves sums over mesh axes to do \(x\)"):
+        mf.shard(np.zeros(4), mesh((2,)), P(None, unreduced={"x"}))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "int32"])

@@ -64,7 +64,7 @@ def moves_from(
                 for target in (free or others) if once else others:
                     found += _leaving(goal, layout, source, target, moved)
             elif first >= settled and goal is not None:
-                found += [AxisMove(source, d, cuts) for d in others if (cuts := wanted(goal, layout, d, moved))]
+                found += [AxisMove(source, d, onto) for d in others if (onto := wanted(goal, layout, d, moved))]
     return tuple((move, move.after(layout)) for move in found)
 
 

@@ -11,7 +11,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 from jax.typing import DTypeLike
 
-from ..numerics.dtypes import check_numeric
+from ..numerics.dtypes import check_fits, check_numeric
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes
 from .memory import check_blocks, room_of
 from .padded_array import PaddedArray, padded
@@ -85,6 +85,7 @@ def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> A
     stored: list[Array] = []
     for bounds, devices in holders.items():
         block = _block(array, layout, bounds)
+        check_fits(block)
         stored += [_on_device(block, device) for device in devices]
     dtype = jax.dtypes.canonicalize_dtype(np.dtype(array.dtype).newbyteorder("="))
     return jax.make_array_from_single_device_arrays(layout.storage, sharding, stored, dtype=dtype)

@@ -211,7 +211,7 @@ def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
 def _tier_of(dtype: np.dtype, precision: Precision) -> str:
     check_numeric(dtype)
     said = f"precision {precision:g}" if isinstance(precision, float) else ""
-    if isinstance(precision, float):  # see `check_reached`
+    if isinstance(precision, float) and precision > 0:  # see `check_reached`
         precision = "float32" if reaches("float32", precision) else "float64"
     if precision is not None and precision not in PRECISIONS:
         names = ", ".join(map(repr, PRECISIONS))
@@ -229,10 +229,21 @@ def _tier_of(dtype: np.dtype, precision: Precision) -> str:
 
 @functools.lru_cache(maxsize=64)
 def check_numeric(dtype: np.dtype) -> None:
-    if not (jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)):
+    numeric = jnp.issubdtype(dtype, jnp.number) and dtype.kind != "m"
+    if not (numeric or jnp.issubdtype(dtype, jnp.bool_)):
         raise TypeError(f"dtype {dtype} is not numeric: give an array of numbers")
     if dtype.itemsize > 16 or (dtype.kind == "f" and dtype.itemsize > 8):
         raise TypeError(f"JAX has no {dtype}: use complex128 at most")
+
+
+def check_fits(values: np.ndarray) -> None:
+    """Raises OverflowError for integers of 64 bits that JAX would wrap to 32."""
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or wide_types() or not values.size:
+        return
+    bounds = np.iinfo(jax.dtypes.canonicalize_dtype(values.dtype))
+    if values.min() < bounds.min or values.max() > bounds.max:
+        remedy = "give x.astype('float32'), or call jax.config.update('jax_enable_x64', True) first"
+        raise OverflowError(f"the array has {values.dtype} numbers that 32 bits do not hold: {remedy}")
 
 
 def wide_types() -> bool:

@@ -136,7 +136,9 @@ def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
 
 
 def chosen(how: Mapping[str, Any]) -> Options:
-    return USUAL._replace(**{**how, "wire": wire_name(how.get("wire", USUAL.wire))})
+    options = USUAL._replace(**{**how, "wire": wire_name(how.get("wire", USUAL.wire))})
+    precision: object = options.precision
+    return options._replace(precision=float(precision)) if isinstance(precision, np.floating) else options
 
 
 def _check_named(given: Mapping[str, object], known: type) -> None:

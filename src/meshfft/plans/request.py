@@ -23,7 +23,7 @@ from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, Pl
 from ..layout.reading import check_context, check_kept, is_hashable, is_plain, seen, seen_by_sharding
 from ..machine.machine import Machine
 from ..machine.topology import machine_of
-from ..numerics.dtypes import check_numeric, wide_types
+from ..numerics.dtypes import check_fits, check_numeric, wide_types
 from .deferred_primitive import deferred
 
 P = ParamSpec("P")
@@ -122,6 +122,7 @@ def _array(a: ArrayLike | PaddedArray, in_place: bool = False) -> AnyStored:
         return _checked(a)
     array = np.asarray(a)
     check_numeric(array.dtype)
+    check_fits(array)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if not in_place:
         return jnp.asarray(array)
