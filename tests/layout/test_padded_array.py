@@ -224,7 +224,7 @@ def test_a_batch_of_one_keeps_its_cuts() -> None:
     assert (a + a.mean(0)).spec == a.spec == (a[0] + a).spec
     assert (a[:, :1] * b).spec == P(None, "x")
     with pytest.raises(ValueError, match="shard them alike"):
-        mf.shard(np.ones((7, 1)), over, P("x", "y")) * mf.shard(np.ones((1, 5)), over, P(None, "x"))  # type: ignore
+        mf.shard(np.ones((7, 1)), over, P("x", "y")) * mf.shard(np.ones((1, 5)), over, P(None, "x"))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=["auto", "explicit"])

@@ -15,9 +15,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.experimental.layout import Layout, with_layout_constraint
 
 from ..collectives.all_to_all import Grid
+from ..layout.placement import row_major
 from ..machine.chip import Chip, padded
 from ..machine.machine import Work
 from ..numerics.phases import mulmod, roots, table
@@ -216,10 +216,10 @@ def _in_batches(block: Array, first: int, many: int, sign: int) -> Array:
 
     def batch(row: Array | int, column: Array | int, high: int, wide: int, array: Array) -> Array:
         at = (row, *[0] * many, column)
-        part = _rowmajor(lax.dynamic_slice(array, at, (high, *lines, wide)))
-        part = _rowmajor(jnp.moveaxis(part, -1, 1))
-        part = _rowmajor(fft(part, tuple(range(2, 2 + many)), sign))
-        return lax.dynamic_update_slice(array, _rowmajor(jnp.moveaxis(part, 1, -1)), at)
+        part = row_major(lax.dynamic_slice(array, at, (high, *lines, wide)))
+        part = row_major(jnp.moveaxis(part, -1, 1))
+        part = row_major(fft(part, tuple(range(2, 2 + many)), sign))
+        return lax.dynamic_update_slice(array, row_major(jnp.moveaxis(part, 1, -1)), at)
 
     def full(i: Array, array: Array) -> Array:
         return batch(i // across * high, i % across * wide, high, wide, array)
@@ -230,7 +230,3 @@ def _in_batches(block: Array, first: int, many: int, sign: int) -> Array:
     if rest := before - down * high:
         array = batch(down * high, 0, rest, after, array)
     return array.reshape(shape)
-
-
-def _rowmajor(x: Array) -> Array:
-    return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))

@@ -242,6 +242,16 @@ def extended(layout: Layout, shape: tuple[int, ...]) -> Layout:
     return layout
 
 
+def single_cut(own: Layout, layout: Layout) -> Dims:
+    """Cut dimensions of one element that an elementwise result in `layout` has otherwise."""
+    if own == layout:
+        return ()
+    first = layout.ndim - own.ndim
+    ends = ((layout.shape[first + dim], layout.cuts[first + dim]) for dim in range(own.ndim))
+    pairs = zip(own.shape, own.cuts, ends, strict=True)
+    return tuple(dim for dim, (n, cuts, end) in enumerate(pairs) if n == 1 and cuts and end != (n, cuts))
+
+
 def _lengthened(layout: Layout, ndim: int) -> Layout:
     more = max(ndim - layout.ndim, 0)
     return Layout((1,) * more, ((),) * more) + layout if more else layout

@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from jax.typing import ArrayLike, DTypeLike
 
-from .elements import broadcast, extended
+from .elements import broadcast, extended, single_cut
 from .layout import AnyMesh, Layout, axis_sizes, from_spec, mapped_axes
 from .padded_numpy import NumpyFace
 from .placement import local_slice, reshard, to_host, without_padding
@@ -257,12 +257,10 @@ def _check_stored(stored: tuple[int, ...], layout: Layout) -> None:
 def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
     """An operand as the layout stores it, or in a shape that broadcasts."""
     if isinstance(x, PaddedArray):
-        own, wanted = x.layout, layout.along(range(layout.ndim - x.ndim, layout.ndim))
-        differ = [own.along((dim,)) != wanted.along((dim,)) for dim in range(own.ndim)]
-        single = tuple(dim for dim, cuts in enumerate(own.cuts) if own.shape[dim] == 1 and cuts and differ[dim])
-        # Every device needs an element that one has; and gradients must not reach padding.
-        whole = stored_of(x.sum(single, x.dtype, keepdims=True)) if single else x._masked(x.stored, own)
-        return lax.expand_dims(whole, range(layout.ndim - own.ndim))
+        # Gradients must not reach padding; and every device needs an element that one has.
+        single = single_cut(x.layout, layout)
+        values = stored_of(x.sum(single, x.dtype, keepdims=True)) if single else x._masked(x.stored, x.layout)
+        return lax.expand_dims(values, range(layout.ndim - x.ndim))
     shape, offset = np.shape(x), layout.ndim - np.ndim(x)
     if not shape:
         return x

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.experimental.layout import Layout as StoredOrder
+from jax.experimental.layout import with_layout_constraint
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
@@ -86,6 +88,15 @@ def without_padding(stored: Array, layout: Layout, mapped: frozenset[str], fill:
             kept = lax.full_like(stored, True, bool) & kept.reshape(line_shape(dim, stored.ndim))
             stored = jnp.where(kept, stored, jnp.asarray(fill, stored.dtype))
     return stored
+
+
+def row_major(x: Array) -> Array:
+    return with_layout_constraint(x, StoredOrder(major_to_minor=tuple(range(x.ndim))))
+
+
+def row_major_on_cpus(x: Array) -> Array:
+    """A block in the order that XLA's FFT on CPUs needs, but XLA does not keep in a program for the devices around."""
+    return lax.platform_dependent(x, cpu=row_major, default=lambda x: x)
 
 
 def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:

@@ -14,7 +14,6 @@ import numpy as np
 from jax import Array, ShapeDtypeStruct, lax
 from jax.core import ShapedArray
 from jax.experimental.custom_partitioning import custom_partitioning
-from jax.experimental.layout import Layout, with_layout_constraint
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
@@ -22,7 +21,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, axis_sizes, from_spec
 from ..layout.padded_array import is_padded
-from ..layout.placement import cut_alike, explicit_axes, only, with_axes
+from ..layout.placement import cut_alike, explicit_axes, only, row_major_on_cpus, with_axes
 from ..layout.reading import hidden_by
 from ..machine.topology import machine_of
 from ..numerics.dtypes import wide_types
@@ -142,22 +141,16 @@ def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Seq
     specs = ((role, x.shape, PartitionSpec() if x.sharding is None else x.sharding.spec) for role, x in parts)
     place = work.placed(mesh, list(specs))
 
-    laid = _row_major if mesh.devices.flat[0].platform == "cpu" else list
-
     def run(*blocks: Array) -> list[Array]:
         with work.call.within(place.mesh):
-            return laid(work.run(place, laid(blocks)))
+            results = work.run(place, [*map(row_major_on_cpus, blocks)])
+            return [*map(row_major_on_cpus, results)]
 
     def program(*blocks: Array) -> list[Array]:
         return with_stack(empty_stack(), run, *blocks)
 
     before, after = ([NamedSharding(mesh, place.spec(role)) for role in roles] for roles in (work.ins, work.outs))
     return mesh, program, after, tuple(before)
-
-
-def _row_major(blocks: Sequence[Array]) -> list[Array]:
-    """Row-major blocks, as XLA's FFT on CPUs needs; XLA would choose another order."""
-    return [with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim)))) for x in blocks]
 
 
 def _lower(*values: Array, work: DeferredWork, devices: ClosedJaxpr) -> list[Array]:

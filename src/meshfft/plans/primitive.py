@@ -19,7 +19,18 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
-from ..layout.placement import Anchor, anchor, anchors, explicit_axes, needs_anchor, only, reshard, varies_over, varying
+from ..layout.placement import (
+    Anchor,
+    anchor,
+    anchors,
+    explicit_axes,
+    needs_anchor,
+    only,
+    reshard,
+    row_major_on_cpus,
+    varies_over,
+    varying,
+)
 from ..numerics.dtypes import real_dtype, wide_types
 from ..numerics.split_complex import Planes, scaled, times
 from ..steps.base import Takes
@@ -90,9 +101,12 @@ def _lower(*values: Array, job: Job) -> list[Array]:
 
 
 def _inside(*values: Array, job: Job) -> list[Array]:
-    block = values[: job.arrays] if job.planes else values[0]
-    block = job.walk.apply(block, *job.operands(values))
-    return list(block) if isinstance(block, tuple) else [block]
+    laid = (
+        row_major_on_cpus if job.rest and mapped_axes(job.mesh) else lambda x: x
+    )  # in a caller's shard_map of some axes
+    blocks = tuple(map(laid, values[: job.arrays]))
+    block = job.walk.apply(blocks if job.planes else blocks[0], *job.operands(values))
+    return [*map(laid, block if isinstance(block, tuple) else [block])]
 
 
 def _mapped(function: Callable[..., T], values: Sequence[Array], before: object, after: object, job: Job) -> T:
