@@ -41,8 +41,6 @@ PASSES = 4  # over the block: to send it, and to pack, unpack or (GPU) transpose
 STRIDED = 8  # more if chunks cut the last dimension: runs are short
 PACKED_PASSES = 6  # packing, exchanging and unpacking each read and write the block
 STAGE_PASSES = 4  # more for a second stage
-WIRE_PASSES = 2  # more to encode and decode; encoding first finds each run's largest number
-TILED_WIRE_PASSES = 22  # by XLA in tiled memory: 22.4 for int16, 23.5 for int24, 8192^3 on v3
 TILED_PASSES = 8  # in tiled memory, packing and unpacking also transpose tiles
 MOST_CHUNKS = 16  # most devices to receive a chunk each: every chunk is an array
 
@@ -138,8 +136,9 @@ class Exchange(Wired, Chunked):
     def sent(self, layout: Layout) -> tuple[int, ...] | None:
         return None if self.packed else self.share(layout)
 
-    def coding(self, chip: Chip) -> int:
-        return sum(one.lossy for one in self.wires) * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)
+    @property
+    def codes(self) -> int:
+        return 2 * sum(one.lossy for one in self.wires)
 
     def share(self, layout: Layout) -> tuple[int, ...]:
         after, targets = self.after(layout).block, {move.target for move in self.moves}
@@ -173,8 +172,10 @@ class Exchange(Wired, Chunked):
         alive += sent[-1] * (self.lossy and chip.switched)
         if chip.cached and self.lossy:
             alive = 3 * padded + min(2 * sent[-1], padded * 5 // 4)  # words both ways share memory with a block
+        operations, coded = self.coding((parts, *share), itemsize, self.codes, chip)
         return Work(
-            memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1) + self.coding(chip)) * padded,
+            vector_flops=operations,
+            memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1)) * padded + coded,
             sent_bytes=sum(nbytes * (n - 1) // n for nbytes, n in zip(sent, sizes, strict=True)),
             all_to_alls=many * (parts > 1) * len(kinds),
             moves=tuple(Move(kind, self.axes, nbytes // many, many) for kind, nbytes in zip(kinds, sent, strict=True)),

@@ -157,7 +157,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             transposes = CACHED_BEHIND * (behind > 0) if chip.cached else BEHIND_PASSES * behind
             passes = RING_PASSES + transposes + 4 * (parts - 2)
             work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
-        phases, held = 6 * block + 8 * parts * out, 0
+        phases, held = 6 * block + 8 * parts * out + self.coding(lines.block, itemsize, 2 + parts, chip)[0], 0
         if self.dot:  # in pairs of float32; roots are made once for all lines
             made = many + (0 if whole else parts * target.block[dim])
             phases = TWIDDLE_FLOPS * (block + parts * out) + SLICED_PHASES * LONG_PHASE_FLOPS * made
@@ -171,7 +171,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             all_to_alls=1,
             hops=parts - 1,
             moves=(Move("all-to-all", axes, share * parts, 1), Move(kind, axes, ringed, times)),
-            peak_bytes=(alive + 2 * block * (kind != "ring")) * itemsize + held,
+            peak_bytes=(alive + 2 * block * ((kind != "ring") + (self.lossy and chip.planes))) * itemsize + held,
             sent_on_bytes=int(more * largest) * itemsize,
         )
 

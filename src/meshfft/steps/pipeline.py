@@ -67,9 +67,10 @@ class Pipeline(InChunks, Kernels):
         block, exchange, shares = math.prod(layout.block) * itemsize, self._exchange, self._shares(layout)
         ends, many, parts = block + math.prod(self.after(layout).block) * itemsize, len(shares), self.move.parts
         if self._by_kernels(layout):  # received data stays in pieces or is joined beside them
-            passes, cycles = self._coded(layout, itemsize, chip)
-            nbytes = (self._copies(layout) + passes) * block
-            works[1] = dataclasses.replace(works[1], memory_bytes=nbytes, kernel_cycles=cycles)
+            (operations, nbytes), cycles = self._coded(layout, itemsize, chip)
+            nbytes += self._copies(layout) * block
+            coded = {"vector_flops": operations, "memory_bytes": nbytes, "kernel_cycles": cycles}
+            works[1] = dataclasses.replace(works[1], **coded)
             peak = ends + ((1 if self.hands else 2) * many + 2) * block // many
             sent = sum(exchange.message_bytes((2, *one), itemsize // 2) for one in shares)
         else:
@@ -107,11 +108,12 @@ class Pipeline(InChunks, Kernels):
     def _ports(self, chunk: Rows) -> Ports:
         return Ports(chunk, sent=(self.move.target, self.move.parts))
 
-    def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
-        """Passes of XLA over the block to encode and decode words, or the cycles of kernels that do."""
+    def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[tuple[int, int], int]:
+        """Operations and bytes of XLA to encode and decode the block, or the cycles of kernels that do."""
+        nbytes = math.prod(layout.block) * itemsize
         if chip.clock and (form := self._exchange.tiles(self._shares(layout)[0])):
-            return 0, self._sender.form_cycles(form, math.prod(layout.block) * itemsize // form.coded.real, chip)
-        return self._exchange.coding(chip), 0
+            return (0, 0), self._sender.form_cycles(form, nbytes // form.coded.real, chip)
+        return self._exchange.coding(layout.block, itemsize, self._exchange.codes, chip), 0
 
     @functools.cached_property
     def _local(self) -> LocalFFT:

@@ -35,7 +35,7 @@ PHASE_FLOPS, LONG_PHASE_FLOPS = 130, 400  # per root of unity that CPUs look up;
 TILE_FLOPS, TILE_PASSES = 16_000, 1  # to start one tile's product on a CPU; over its result in a cache, fitted
 REAL_PASSES = 1.5  # more of real numbers: their products take longer than the operations say, fitted on 8 CPU devices
 SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
-GAUSS_PASSES = WIRE_PASSES = 2  # per shard: sum and difference of its planes are made; it is decoded
+GAUSS_PASSES = 2  # per shard: sum and difference of its planes are made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,10 +116,10 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         passes = parts if self.transposed else parts // 2 + (parts != 2)  # over the result, twice as long in two floats
         of_tiles = TILE_PASSES * reals + REAL_PASSES * self.dot.pairs * (reals == 1)
         swept = passes * (1 + self._two(layout)) + of_tiles if self.tiled else 1
-        memory = 2 * (parts if self.tiled else 1) * block * itemsize + int(2 * swept * out * size)
-        memory += WIRE_PASSES * parts * block * itemsize * self.lossy
+        operations, coded = self.coding(layout.block, itemsize, parts + 2 if chip.planes else 2 * parts, chip)
+        memory = 2 * (parts if self.tiled else 1) * block * itemsize + int(2 * swept * out * size) + coded
         started = self.tiled * parts * -(-others // tiles.TILE) * reals * self.dot.pairs  # products
-        vector = self._phase_flops(chip) * parts * rows * columns + TILE_FLOPS * started
+        vector = operations + self._phase_flops(chip) * parts * rows * columns + TILE_FLOPS * started
         if self.dot.slices:  # slices of block and matrix, and sums of each run
             runs, numbers = -(-columns // RUN), parts * (block + rows * columns)
             beside = cost(self.dot, numbers, parts * runs * out, reals, chip.fast_bytes)
@@ -139,7 +139,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             parts=parts,
             peak_bytes=self._peak(block * itemsize, out * size, rows * max(itemsize, size), layout, chip)
             + HELD * min(max(block, out), CHUNK) * (self.dot.slices > 0)
-            + 3 * travels * (self.lossy and chip.cached),
+            + 3 * travels * (self.lossy and (chip.cached or chip.planes)),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
