@@ -211,7 +211,7 @@ def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
 def _tier_of(dtype: np.dtype, precision: Precision) -> str:
     check_numeric(dtype)
     said = f"precision {precision:g}" if isinstance(precision, float) else ""
-    if isinstance(precision, float) and precision > 0:  # see `check_reached`
+    if isinstance(precision, float):  # see `check_reached`
         precision = "float32" if reaches("float32", precision) else "float64"
     if precision is not None and precision not in PRECISIONS:
         names = ", ".join(map(repr, PRECISIONS))
