@@ -136,10 +136,6 @@ class Exchange(Wired, Chunked):
     def sent(self, layout: Layout) -> tuple[int, ...] | None:
         return None if self.packed else self.share(layout)
 
-    @property
-    def codes(self) -> int:
-        return 2 * sum(one.lossy for one in self.wires)
-
     def share(self, layout: Layout) -> tuple[int, ...]:
         after, targets = self.after(layout).block, {move.target for move in self.moves}
         return tuple(after[d] if d in targets else size for d, size in enumerate(layout.block))
@@ -172,7 +168,7 @@ class Exchange(Wired, Chunked):
         alive += sent[-1] * (self.lossy and chip.switched)
         if chip.cached and self.lossy:
             alive = 3 * padded + min(2 * sent[-1], padded * 5 // 4)  # words both ways share memory with a block
-        operations, coded = self.coding((parts, *share), itemsize, self.codes, chip)
+        operations, coded = self.coding((parts, *share), itemsize, 2, chip)
         return Work(
             vector_flops=operations,
             memory_bytes=(passes + STAGE_PASSES * (len(kinds) - 1)) * padded + coded,

@@ -67,10 +67,9 @@ class Pipeline(InChunks, Kernels):
         block, exchange, shares = math.prod(layout.block) * itemsize, self._exchange, self._shares(layout)
         ends, many, parts = block + math.prod(self.after(layout).block) * itemsize, len(shares), self.move.parts
         if self._by_kernels(layout):  # received data stays in pieces or is joined beside them
-            (operations, nbytes), cycles = self._coded(layout, itemsize, chip)
+            (flops, nbytes), cycles = self._coded(layout, itemsize, chip)
             nbytes += self._copies(layout) * block
-            coded = {"vector_flops": operations, "memory_bytes": nbytes, "kernel_cycles": cycles}
-            works[1] = dataclasses.replace(works[1], **coded)
+            works[1] = dataclasses.replace(works[1], vector_flops=flops, memory_bytes=nbytes, kernel_cycles=cycles)
             peak = ends + ((1 if self.hands else 2) * many + 2) * block // many
             sent = sum(exchange.message_bytes((2, *one), itemsize // 2) for one in shares)
         else:
@@ -113,7 +112,7 @@ class Pipeline(InChunks, Kernels):
         nbytes = math.prod(layout.block) * itemsize
         if chip.clock and (form := self._exchange.tiles(self._shares(layout)[0])):
             return (0, 0), self._sender.form_cycles(form, nbytes // form.coded.real, chip)
-        return self._exchange.coding(layout.block, itemsize, self._exchange.codes, chip), 0
+        return self._exchange.coding(layout.block, itemsize, 2, chip), 0
 
     @functools.cached_property
     def _local(self) -> LocalFFT:

@@ -19,10 +19,7 @@ from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, in_complex
 from .base import Sends, Step, reached
 
-# Operations of XLA in a TPU's tiled memory to encode a real number, or to decode it: 200 in all-to-alls on v3 and 110
-# to 200 on v5e, 160 to 330 in rings there.
-CODE_FLOPS = 200
-CODE_PASSES = 1  # over the numbers elsewhere; encoding first finds each run's largest
+CODE_PASSES = 1  # over numbers to encode or decode them; encoding first finds each run's largest
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -38,6 +35,10 @@ class Wired(Sends):
 
     def joint(self, layout: Layout) -> bool:
         return self.lossy
+
+    @property
+    def wires(self) -> tuple[Wire, ...]:
+        return (self.wire,)
 
     @property
     def lossy(self) -> bool:
@@ -58,12 +59,11 @@ class Wired(Sends):
 
     def coding(self, shape: Sequence[int], itemsize: int, codes: int, chip: Chip) -> tuple[int, int]:
         """Operations and bytes to encode or decode a block `codes` times by XLA."""
-        if not self.lossy:
-            return 0, 0
         if not chip.planes:
-            return 0, CODE_PASSES * codes * math.prod(shape) * itemsize
+            return 0, CODE_PASSES * sum(one.lossy for one in self.wires) * codes * math.prod(shape) * itemsize
         *lines, last = shape
-        return CODE_FLOPS * codes * math.prod(lines) * padded(last, LANES) * (itemsize // WORD), 0
+        numbers = math.prod(lines) * padded(last, LANES) * (itemsize // WORD)
+        return sum(one.operations for one in self.wires) * codes * numbers, 0
 
     def tiles(self, share: Sequence[int]) -> Tiled | None:
         """The form of both planes of such shares in kernels."""
