@@ -18,8 +18,8 @@ from strategies import Case, cases
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.padded_array import padded, stored_of
+from meshfft.numerics.split_complex import in_turn, in_turn_by_rows
 from meshfft.steps import PackedFFT, RealFFT, RingDense
-from meshfft.steps.real_fft import in_turn, in_turn_by_rows
 from meshfft.walks import search
 from meshfft.walks.choice import find_walk
 

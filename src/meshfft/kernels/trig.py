@@ -20,7 +20,7 @@ from jax import Array, lax
 
 from ..layout.layout import line_shape
 from ..numerics.phases import host_roots
-from ..numerics.split_complex import resize
+from ..numerics.split_complex import interleaved, resize
 from ..operators.trig import Ends, Trig, divided
 from .stockham import by_lines
 
@@ -114,8 +114,7 @@ def _folded(x: Array, dim: int) -> Array:
 def _unfolded(v: Array, dim: int) -> Array:
     n = v.shape[dim]
     even, odd = _cut(v, dim, slice((n + 1) // 2)), jnp.flip(_cut(v, dim, slice((n + 1) // 2, None)), dim)
-    pairs = jnp.stack([even, resize(odd, dim, even.shape[dim])], dim + 1)
-    return _cut(pairs.reshape(*v.shape[:dim], n + n % 2, *v.shape[dim + 1 :]), dim, slice(n))
+    return _cut(interleaved(even, resize(odd, dim, even.shape[dim]), dim), dim, slice(n))
 
 
 def _cut(x: Array, dim: int, part: slice) -> Array:

@@ -4,6 +4,7 @@ A block is an array, or its planes: (re, im), or (re,) if real. A step returns t
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TypeVar, cast
 
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+ROWS = 128  # columns of a tile: most rows of a line
 Shape = tuple[int, ...]
 Planes = tuple[Array, ...]
 Block = Array | Planes
@@ -90,3 +92,24 @@ def resize_each(
 ) -> B:
     pairs = [*zip(dims, sizes, strict=True)]
     return jax.tree.map(lambda part: functools.reduce(lambda x, pair: one(x, *pair), pairs, part), block)
+
+
+def interleaved(even: Array, odd: Array, dim: int) -> Array:
+    """The array with these numbers at even and at odd positions of a dimension."""
+    stacked = functools.partial(in_turn, dim=dim)
+    if dim < even.ndim - 1:
+        return stacked(even, odd)
+    return lax.platform_dependent(even, odd, tpu=in_turn_by_rows, default=stacked)
+
+
+def in_turn(even: Array, odd: Array, dim: int) -> Array:
+    return jnp.stack([even, odd], dim + 1).reshape(*even.shape[:dim], -1, *even.shape[dim + 1 :])
+
+
+def in_turn_by_rows(even: Array, odd: Array) -> Array:
+    """`in_turn` of the last dimension, whose rows are put in turn instead: a TPU stores 128 numbers for each pair."""
+    *lines, last = even.shape
+    folded = (*lines, last // math.gcd(last, ROWS), math.gcd(last, ROWS))
+    above, below = (part.reshape(folded).swapaxes(-1, -2) for part in (even, odd))
+    rows = in_turn(above, below, len(lines))
+    return rows.swapaxes(-1, -2).reshape(*lines, 2 * last)

@@ -17,11 +17,11 @@ from ..kernels.engines import offered
 from ..kernels.real import XLA_REAL
 from ..layout.elements import cleared
 from ..layout.layout import Layout, line_shape, nested
-from ..machine.chip import LANES, Chip
+from ..machine.chip import Chip
 from ..machine.machine import Move, Work
 from ..numerics.dtypes import Error
 from ..numerics.phases import MAX_LENGTH, roots
-from ..numerics.split_complex import Block, in_complex, join, resize, resize_each, split
+from ..numerics.split_complex import Block, in_complex, interleaved, join, resize, resize_each, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from .base import Kernels, MatrixStep, names
 from .local_fft import local_roots
@@ -214,20 +214,4 @@ def _paired(block: Array, dim: int) -> Array:
 
 
 def _unpaired(pairs: Array, dim: int) -> Array:
-    parts, stacked = (pairs.real, -pairs.imag), functools.partial(in_turn, dim=dim)
-    if dim < pairs.ndim - 1:
-        return stacked(*parts)
-    return lax.platform_dependent(*parts, tpu=in_turn_by_rows, default=stacked)
-
-
-def in_turn(even: Array, odd: Array, dim: int) -> Array:
-    return jnp.stack([even, odd], dim + 1).reshape(*even.shape[:dim], -1, *even.shape[dim + 1 :])
-
-
-def in_turn_by_rows(even: Array, odd: Array) -> Array:
-    """`in_turn` of the last dimension, whose rows are put in turn instead: a TPU stores 128 numbers for each pair."""
-    *lines, last = even.shape
-    folded = (*lines, -1, math.gcd(last, LANES))
-    above, below = (part.reshape(folded).swapaxes(-1, -2) for part in (even, odd))
-    rows = in_turn(above, below, len(lines))
-    return rows.swapaxes(-1, -2).reshape(*lines, 2 * last)
+    return interleaved(pairs.real, -pairs.imag, dim)
