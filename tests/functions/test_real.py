@@ -18,7 +18,7 @@ from strategies import Case, cases
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.padded_array import padded, stored_of
-from meshfft.numerics.split_complex import in_turn, in_turn_by_rows
+from meshfft.numerics.split_complex import alternating, alternating_by_rows
 from meshfft.steps import PackedFFT, RealFFT, RingDense
 from meshfft.walks import search
 from meshfft.walks.choice import find_walk
@@ -303,9 +303,9 @@ def test_every_method_on_a_block(method: str, kind: str, inverse: bool) -> None:
     assert error(mf.gather(plan(_put(x, plan, plan.in_layout))), real.truth(x)) <= 4e-7
 
 
-@pytest.mark.parametrize("shape", [(6,), (3, 256), (2, 5), (130,)])
-def test_numbers_in_turn_by_rows(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("shape", [(6,), (3, 256), (2, 5), (130,), (0, 8), (4, 0)])
+def test_numbers_alternating_by_rows(shape: tuple[int, ...]) -> None:
     """Catches another order where a TPU, which is not here, puts rows in turn."""
     even, odd = (jnp.asarray(noise(shape, "float32", seed)) for seed in (0, 1))
-    np.testing.assert_array_equal(in_turn_by_rows(even, odd), in_turn(even, odd, len(shape) - 1))
-    np.testing.assert_array_equal(in_turn(even, odd, len(shape) - 1)[..., ::2], even)
+    np.testing.assert_array_equal(alternating_by_rows(even, odd), alternating(even, odd, len(shape) - 1))
+    np.testing.assert_array_equal(alternating(even, odd, len(shape) - 1)[..., ::2], even)

@@ -267,9 +267,21 @@ def test_mesh_axes_of_one_device_inside_others(sizes: tuple[int, ...], spec: P) 
 
 def test_integers_that_32_bits_do_not_hold_are_refused() -> None:
     """Catches numbers that wrap without a word: the transform of 2^40 was that of 0."""
-    large, small = np.array([2**33 + 1, 5, 0, 2**40]), np.array([-(2**31), 5, 0, 2**31 - 1])
-    for function in (mf.fftn, lambda x: mf.shard(x, mesh((2,)), P("x"))):
-        with pytest.raises(OverflowError, match="32 bits do not hold"):
-            function(large)
-        assert mf.gather(function(small)).dtype in ("complex64", "int32")
+    large, small = np.array([2**40, 5, 0, 2**33 + 1]), np.array([-(2**31), 5, 0, 2**31 - 1])
+    for function in (mf.fftn, lambda x: mf.shard(x, mesh((2,)), P("x")), mf.plan((4,))):
+        for wide in (large, large.astype(">i8"), large.astype("u8")):
+            with pytest.raises(OverflowError, match=f"has {2**40}, which 32 bits do not hold"):
+                function(wide)
+    np.testing.assert_array_equal(mf.gather(mf.shard(small, mesh((2,)), P("x"))), small)
     assert error(mf.fftn(large.astype("float32")), dft(large, (0,))) <= 4e-7
+
+
+def test_a_plan_is_an_argument_of_jit() -> None:
+    """Catches a plan taken for an array, and a program of one plan run for another."""
+    x, points = noise((8, 4)), [mf.Scattered.turns(np.random.default_rng(j).random((9, 2))) for j in (0, 1)]
+    run = jax.jit(lambda plan, x: plan(x))
+    for plan in (mf.plan((8, 4)), mf.plan((8, 4), norm="ortho"), *(mf.plan((8, 4), points=one) for one in points)):
+        np.testing.assert_array_equal(run(plan, x), plan(x))
+    plans = [mf.scattered_plan((8, 4), one) for one in points]
+    np.testing.assert_array_equal(run(plans[1], x), plans[1](x))
+    assert error(run(plans[0], x), run(plans[1], x)) > 0.1

@@ -200,19 +200,19 @@ def test_dimensions_of_one_element_broadcast(shape: tuple[int, ...], kind: AxisT
     a: Any = mf.shard(x, over, P("x", "y"))
     wide = noise((5, 3, 7, shape[1]), "float32", 1) if shape[0] == 1 else noise((3, *shape), "float32", 1)
 
-    def every(v: Any, where: Any) -> list[Any]:
+    def several(v: Any, where: Any) -> list[Any]:
         ends = [(v, v[:1]), (v[:, :1], v), (v[:1], v[:, :1]), (v, v.sum(0, keepdims=True)), (v[0], v), (v, wide)]
-        every = [first / second for first, second in ends]
-        return [*every, where(v[:1], v > 1.5, v[:, :1]), wide - v, (v[:1] > 1.5) & (v > 1)]
+        quotients = [first / second for first, second in ends]
+        return [*quotients, where(v[:1], v > 1.5, v[:, :1]), wide - v, (v[:1] > 1.5) & (v > 1)]
 
-    expected = every(x, lambda y, holds, other: np.where(holds, y, other))
+    expected = several(x, lambda y, holds, other: np.where(holds, y, other))
     with jax.set_mesh(over):
-        found = every(a, lambda y, holds, other: y.where(holds, other))
+        found = several(a, lambda y, holds, other: y.where(holds, other))
         grad = jax.jit(jax.grad(lambda v: (v * v[:1]).sum()))(a)
     for y, truth in zip(found, expected, strict=True):
         assert y.shape == truth.shape
         np.testing.assert_allclose(mf.gather(y), truth, rtol=1e-5)
-        assert np.count_nonzero(stored_of(y)) <= truth.size, "padding is not zero"
+        assert np.count_nonzero(stored_of(y)) == np.count_nonzero(truth), "padding is not zero"
     np.testing.assert_allclose(mf.gather(grad), jax.grad(lambda v: jnp.sum(v * v[:1]))(jnp.asarray(x)), rtol=1e-5)
 
 
@@ -239,9 +239,29 @@ def test_what_vmap_leaves_elsewhere_is_refused(kind: AxisType) -> None:
             jax.jacrev(lambda v: v * 2)(a[:2, :1, :3]),
         ]
     uses: list[Callable[[Any], Any]] = [lambda y: y.shape, lambda y: y.sum(), mf.gather, lambda y: y * 2, mf.fftn]
+    assert all(repr(y).startswith("PaddedArray(") for y in made)
     for y, use in zip(made * len(uses), [use for use in uses for _ in made], strict=True):
         with pytest.raises(ValueError, match="leave leading dimensions only"):
             use(y)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["auto", "explicit"])
+@pytest.mark.parametrize("names", ["xy", "x"])
+def test_broadcasting_inside_shard_map(names: str, kind: AxisType) -> None:
+    """Catches a block resharded as the whole array, and one taken for a whole array that makes a dimension longer."""
+    x, over = noise((7, 9), "float32"), mesh((2, 4), kind)
+    a: Any = mf.shard(x, over, P("x", "y"))
+    spec = P("x", "y") if names == "xy" else P("x")
+    for function in (lambda y: y[:1] * y, lambda y: y * y[:1], lambda y: y * 2 - y[:1]):
+        run = jax.shard_map(function, mesh=over, in_specs=spec, out_specs=spec, axis_names={*names}, check_vma=False)
+        with jax.set_mesh(over):
+            np.testing.assert_allclose(mf.gather(jax.jit(run)(a)), function(x), rtol=1e-5)
+    if names == "xy":
+        with pytest.raises(ValueError, match="give one that broadcasts to it"):
+            jax.shard_map(lambda y: y[:, :1] * jnp.ones(8), mesh=over, in_specs=spec, out_specs=spec)(a)
+        wrong = r"inside shard_map .* give it in_specs=P" if kind == AxisType.Auto else "in_specs passed to shard_map"
+        with pytest.raises(ValueError, match=wrong):
+            jax.shard_map(mf.fftn, mesh=over, in_specs=P(), out_specs=P(), check_vma=False)(a)
 
 
 def test_parts_and_types() -> None:

@@ -51,7 +51,7 @@ class Wire:
     error: ClassVar[float] = 0.0  # bound on the relative L2 error of one passage
     remedy: ClassVar[str] = ""  # for a smaller one
     wide: ClassVar[bool] = True  # has the range of float64
-    operations: ClassVar[int] = 0  # for each number
+    operations: ClassVar[int] = 0  # to encode or decode a number, by XLA on TPUs
     real: int = 4  # bytes of a real number in the block
     room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without
 
@@ -74,9 +74,7 @@ class Coded(Wire):
     pack = staticmethod(words.pack16)
     unpack = staticmethod(words.unpack16)
     tiled: ClassVar[bool] = False  # TPUs have kernels for it
-    # Operations to encode a real number, or to decode it, by XLA in a TPU's tiled memory: 200 in all-to-alls on v3, 110
-    # to 200 on v5e, 160 to 330 in rings there.
-    operations = 200
+    operations = 200  # 200 in all-to-alls on v3, 110 to 200 on v5e, 160 to 330 in rings there
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
         return math.prod(form_of(tuple(share), 2 if itemsize > self.real else 1, self).message) * words.WORD

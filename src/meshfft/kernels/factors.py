@@ -22,7 +22,7 @@ LEAST_POWER = 32  # least power of two that XLA splits off
 @functools.lru_cache(maxsize=1024)
 def balanced(length: int, side: int) -> tuple[int, ...]:
     """Factors for transforms by products: at most `side`, or twice that for the last, where one product is cheaper than
-    two stages. Two factors are as near as possible, for a TPU stores few points as many; a large prime is one factor.
+    two stages. Two are as near each other as possible, as a TPU pads short rows; a large prime is one factor.
     """
     if length <= 2 * side:
         return (length,)

@@ -66,11 +66,11 @@ class SlicedFFT(Engine[Planes]):
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         points = lines.points
-        factors = [radix for length in lines.lengths for radix in balanced(length, SIDE)]
+        each = [balanced(length, SIDE) for length in lines.lengths]
+        factors = [radix for radices in each for radix in radices]
         flops, nbytes = cost(self.dot, points, points, self.dot.multiplications, chip.fast_bytes)
         between = len(factors) - len(lines.lengths)
-        each = (len(balanced(length, SIDE)) for length in lines.lengths)
-        stages = sum(many * (SPLIT if many > 1 else 1) for many in each)
+        stages = sum(len(radices) * (SPLIT if len(radices) > 1 else 1) for radices in each)
         last = len(lines.block) - 1
         if last not in lines.dims and chip.side > 1:  # it stays the columns of tiles
             stages *= padded(lines.block[last], LANES) / max(lines.block[last], 1)

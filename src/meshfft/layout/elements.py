@@ -212,44 +212,49 @@ def _hops(before: Layout, after: Layout, dim: int, rows: range) -> dict[int, lis
 
 
 def broadcast(a: Layout, b: Layout) -> Layout:
-    """The layout of elementwise results. A dimension of one element is cut as in either array, if by free axes."""
-    a, b = (_lengthened(x, max(a.ndim, b.ndim)) for x in (a, b))
-    pairs = list(zip(zip(a.shape, a.cuts, strict=True), zip(b.shape, b.cuts, strict=True), strict=True))
-    chosen = [other if one[0] == 1 and (other[0] != 1 or not one[1]) else one for one, other in pairs]
-    used = [cut.axis for size, cuts in chosen if size != 1 for cut in cuts]
-    if any(one != other and 1 not in (one[0], other[0]) for one, other in pairs) or len(used) > len(set(used)):
+    """The layout of elementwise results. A dimension of one element keeps either array's cuts, unless their axes cut
+    another dimension.
+    """
+    one, other = (_lengthened(layout, max(a.ndim, b.ndim)) for layout in (a, b))
+    pairs = [*zip(zip(one.shape, one.cuts, strict=True), zip(other.shape, other.cuts, strict=True), strict=True)]
+    if any(m != n and 1 not in (m, n) for (m, _), (n, _) in pairs):
+        remedy = "give shapes that are equal or 1 in each dimension"
+        raise ValueError(f"padded arrays of shape {a.shape} and {b.shape} do not broadcast: {remedy}")
+    longer = [max(pair, key=lambda end: (end[0] != 1, len(end[1]))) for pair in pairs]  # of single ones, a cut one
+    used = [cut.axis for size, cuts in longer if size != 1 for cut in cuts]
+    if any(first != second and 1 not in (first[0], second[0]) for first, second in pairs) or len(used) > len({*used}):
         raise ValueError(
             f"padded arrays of shape {a.shape} cut as {a.spec} and {b.shape} as {b.spec} meet: shard them alike"
         )
     every = list[Cuts]()
-    for size, cuts in chosen:
+    for size, cuts in longer:
         if size == 1:
             cuts = () if any(cut.axis in used for cut in cuts) else cuts
             used += [cut.axis for cut in cuts]
         every.append(cuts)
-    return Layout(tuple(size for size, _ in chosen), tuple(every))
+    return Layout(tuple(size for size, _ in longer), tuple(every))
 
 
-def extended(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """The layout of elementwise results with an array that is no padded one; dimensions that it adds are uncut."""
-    layout = _lengthened(layout, len(shape))
-    for dim, n in enumerate(shape, layout.ndim - len(shape)):
-        if n not in (1, layout.shape[dim]) and layout.shape[dim] != 1:
-            remedy = "give one that broadcasts with it"
+def extended(layout: Layout, shape: tuple[int, ...], longer: bool) -> Layout:
+    """The layout of elementwise results with a plain array; dimensions that it makes `longer` are uncut."""
+    wide = _lengthened(layout, len(shape))
+    for dim, n in enumerate(shape, wide.ndim - len(shape)):
+        if n in (1, wide.shape[dim]):
+            continue
+        if wide.shape[dim] != 1 or not longer:
+            remedy = f"give one that broadcasts {'with' if longer else 'to'} it"
             raise ValueError(f"an array of shape {shape} meets a padded one of shape {layout.shape}: {remedy}")
-        if n not in (1, layout.shape[dim]):
-            layout = layout.replace(dim, n, ())
-    return layout
+        wide = wide.replace(dim, n, ())
+    return wide
 
 
 def single_cut(own: Layout, layout: Layout) -> Dims:
-    """Cut dimensions of one element that an elementwise result in `layout` has otherwise."""
+    """Cut dimensions of one element that are longer, or cut otherwise, in `layout`."""
     if own == layout:
         return ()
-    first = layout.ndim - own.ndim
-    ends = ((layout.shape[first + dim], layout.cuts[first + dim]) for dim in range(own.ndim))
-    pairs = zip(own.shape, own.cuts, ends, strict=True)
-    return tuple(dim for dim, (n, cuts, end) in enumerate(pairs) if n == 1 and cuts and end != (n, cuts))
+    tail = layout.along(range(layout.ndim - own.ndim, layout.ndim))
+    ends = zip(own.shape, own.cuts, tail.shape, tail.cuts, strict=True)
+    return tuple(dim for dim, (n, cuts, *end) in enumerate(ends) if n == 1 and cuts and end != [n, cuts])
 
 
 def _lengthened(layout: Layout, ndim: int) -> Layout:

@@ -205,7 +205,7 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
         raise TypeError(f"spec is {spec!r}: give a PartitionSpec, such as P('x', None)")
     if isinstance(spec, PartitionSpec) and (spec.unreduced or spec.reduced):
         axes = ", ".join(sorted(spec.unreduced | spec.reduced))
-        raise ValueError(f"spec {spec} leaves sums over mesh axes to do ({axes}): jax.reshard to a spec without them")
+        raise ValueError(f"spec {spec} has unreduced or reduced axes ({axes}): jax.reshard to one without them first")
     entries = [_axes_of(entry) for entry in (spec or ())]
     shown = spec_of(entries)
     if len(entries) > len(shape):

@@ -28,7 +28,7 @@ class PaddedArray(NumpyFace):
 
     `mf.shard`, plans and all functions return one if the mesh does not divide
     the sizes, and accept it. `jit`, `grad`, `scan` and `vmap` over leading
-    dimensions carry it; a `scan` along padding visits that too. It has
+    dimensions carry it; a `scan` along padding visits it, too. It has
     arithmetic with numbers, arrays and padded arrays, broadcast as in NumPy
     (by an all-reduce along a cut dimension of one element); NumPy's `sum`,
     `mean`, `max`, `min`; basic slices and `where`. `map` applies any
@@ -118,22 +118,28 @@ class PaddedArray(NumpyFace):
         stays zero.
 
         Args:
-            function: takes stored arrays, and returns one of their shape.
+            function: takes stored arrays, and returns one of the shape to
+                which they broadcast.
             others: numbers, arrays and padded arrays, cut alike, that
                 broadcast with the logical shape.
 
         Raises:
             ValueError: shapes or layouts that do not fit.
         """
-        layout = functools.reduce(broadcast, (x.layout for x in others if isinstance(x, PaddedArray)), self.layout)
-        layout = functools.reduce(extended, (np.shape(x) for x in others if not isinstance(x, PaddedArray)), layout)
+        alike = [self, *(x for x in others if isinstance(x, PaddedArray))]
+        layout, mapped = functools.reduce(broadcast, [x.layout for x in alike]), self._mapped()
+        for x in others:  # inside shard_map an array may be a block, which cannot tell a new dimension's size
+            layout = layout if isinstance(x, PaddedArray) else extended(layout, np.shape(x), longer=not mapped)
         result = function(*(_stored_as(x, layout) for x in (self, *others)))
-        stored, expected = np.shape(result), np.shape(self.stored)
-        if layout == self.layout and stored != expected:
+        same = layout == self.layout
+        stored, expected = np.shape(result), np.shape(self.stored) if same else layout.within(mapped)
+        if stored != expected:
             raise ValueError(f"the function made {stored} of a stored {expected}: give an elementwise one")
-        if layout != self.layout:
-            result = reshard(result, self.mesh, layout.spec)
-        return type(self)(self._masked(result, layout), self.lead + layout, self.home)
+        if not same:
+            here = jax.sharding.get_abstract_mesh()
+            result = reshard(result, here if mapped_axes(here) else self.mesh, layout.spec)
+        lead = max((x.lead for x in alike), key=lambda lead: lead.ndim)
+        return type(self)(self._masked(result, layout), lead + layout, self.home)
 
     def like(self, stored: Array) -> "PaddedArray":
         """Another stored array in this layout, its padding set to zero.
@@ -164,7 +170,11 @@ class PaddedArray(NumpyFace):
         kind = getattr(self.stored, "dtype", type(self.stored).__name__)
         if not hasattr(self.stored, "shape"):
             return f"PaddedArray({kind})"
-        return f"PaddedArray(shape={self.shape}, dtype={kind}, spec={self.spec}, stored={self.stored.shape})"
+        try:
+            shape, spec = self.shape, self.spec
+        except ValueError:  # not stored as its layout says
+            return f"PaddedArray(dtype={kind}, stored={self.stored.shape}, made as {self.full_layout.shape})"
+        return f"PaddedArray(shape={shape}, dtype={kind}, spec={spec}, stored={self.stored.shape})"
 
     def __bool__(self) -> bool:
         raise TypeError("a padded array is neither true nor false: use jax.numpy.any(y.stored), whose padding is zero")
@@ -243,15 +253,17 @@ _without_padding = jax.jit(without_padding, static_argnums=(1, 2))
 
 
 def _check_stored(stored: tuple[int, ...], layout: Layout) -> None:
-    """Raises ValueError for what `vmap` made of an array along another dimension than the first, or a Jacobian."""
+    """Raises ValueError for what `vmap` made along another dimension than the first, or a Jacobian, if that shows."""
     inside = layout.within(mapped_axes(jax.sharding.get_abstract_mesh()))
     axes = [axis for axes in layout.axes for axis in axes]
-    if stored not in (layout.storage, inside) or len(axes) > len(set(axes)):
-        raise ValueError(
-            f"a padded array of shape {layout.shape} cut as {layout.spec} is stored as {inside}, this one as {stored}: "
-            "let vmap take and leave leading dimensions only, change stored arrays by y.map(...), and take Jacobians "
-            "of functions of stored arrays"
-        )
+    twice = next((axis for axis in axes if axes.count(axis) > 1), None)
+    if stored in (layout.storage, inside) and twice is None:
+        return
+    wrong = f"is stored as {inside}, this one as {stored}" if twice is None else f"would be cut twice by axis {twice!r}"
+    raise ValueError(
+        f"a padded array of shape {layout.shape} {wrong}: let vmap take and leave leading dimensions only, change "
+        "stored arrays by y.map(...), and take Jacobians of functions of y.stored"
+    )
 
 
 def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
@@ -260,7 +272,8 @@ def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
         # Gradients must not reach padding; and every device needs an element that one has.
         single = single_cut(x.layout, layout)
         values = stored_of(x.sum(single, x.dtype, keepdims=True)) if single else x._masked(x.stored, x.layout)
-        return lax.expand_dims(values, range(layout.ndim - x.ndim))
+        more = layout.ndim - x.ndim
+        return lax.expand_dims(values, range(more)) if more else values
     shape, offset = np.shape(x), layout.ndim - np.ndim(x)
     if not shape:
         return x

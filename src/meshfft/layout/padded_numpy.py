@@ -118,8 +118,8 @@ class NumpyFace:
         """The array where the condition holds, `other` elsewhere.
 
         Args:
-            condition: booleans: a padded array cut alike, or an array that
-                broadcasts to the shape.
+            condition: booleans, an array or a padded array cut alike, which
+                broadcast as in NumPy.
             other: a number, an array or a padded array, likewise.
         """
         return self.map(lambda x, holds, y: jnp.where(holds, x, y), condition, other)

@@ -14,6 +14,7 @@ from jax import Array
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from jax.typing import ArrayLike
 
+from ..numerics.dtypes import check_fits
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, mapped_axes, spec_of
 from .padded_array import AnyStored, PaddedArray, stored_of
 from .placement import explicit_axes, only, reshard
@@ -119,7 +120,8 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
         return _fitted_padded(x, layout, mesh)
     if not isinstance(x, jax.Array):
         _check_shape(np.shape(x), layout.shape)
-        x = stored_on(np.asarray(x), mesh, layout.spec) if isinstance(mesh, Mesh) else jnp.asarray(x)
+        check_fits(array := np.asarray(x))
+        x = stored_on(array, mesh, layout.spec) if isinstance(mesh, Mesh) else jnp.asarray(array)
         if isinstance(x, PaddedArray):
             return x
     if not layout.even:
@@ -196,6 +198,12 @@ def _even(shape: tuple[int, ...], mesh: AnyMesh | None, spec: Spec) -> Seen:
 def _padded(x: PaddedArray, spec: Spec | None) -> Seen:
     layout, mesh = x.layout, mesh_here(x.mesh, x.layout)
     check_context(mesh)
+    shown, stored = layout.within(mapped_axes(mesh)), np.shape(x.stored)
+    if shown != stored:
+        raise ValueError(
+            f"inside shard_map a padded array of shape {layout.shape} is stored as {shown}, this one as {stored}: give "
+            f"it in_specs={layout.spec}"
+        )
     if spec is not None and from_spec(layout.shape, axis_sizes(mesh), spec) != layout:
         raise ValueError(f"spec {spec} is given, but the array is sharded as {layout.spec}: drop spec=")
     return Seen(layout, mesh)

@@ -56,6 +56,7 @@ class Limits(NamedTuple):
             raise ValueError(f"there are {points.size} samples of {unknowns} unknowns: take more, or give tikhonov=")
 
 
+@jax.tree_util.register_static
 class PointsPlan(Plan):
     """A plan to values at scattered points; `mf.plan(shape, points=...)` makes
     one that evaluates the sum directly.

@@ -42,6 +42,7 @@ class Checked(NamedTuple):
     beyond: int  # points beyond the plan's slack
 
 
+@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ScatteredPlan(PointsPlan):
     """A plan to values at scattered points; made by `scattered_plan`.

@@ -240,10 +240,10 @@ def check_fits(values: np.ndarray) -> None:
     """Raises OverflowError for integers of 64 bits that JAX would wrap to 32."""
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or wide_types() or not values.size:
         return
-    bounds = np.iinfo(jax.dtypes.canonicalize_dtype(values.dtype))
-    if values.min() < bounds.min or values.max() > bounds.max:
+    bounds, ends = np.iinfo(f"{values.dtype.kind}4"), (int(values.min()), int(values.max()))
+    if ends[0] < bounds.min or ends[1] > bounds.max:
         remedy = "give x.astype('float32'), or call jax.config.update('jax_enable_x64', True) first"
-        raise OverflowError(f"the array has {values.dtype} numbers that 32 bits do not hold: {remedy}")
+        raise OverflowError(f"the array has {max(ends, key=abs)}, which 32 bits do not hold: {remedy}")
 
 
 def wide_types() -> bool:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-ROWS = 128  # columns of a tile: most rows of a line
+COLUMNS = 128  # of a TPU's tile
 Shape = tuple[int, ...]
 Planes = tuple[Array, ...]
 Block = Array | Planes
@@ -96,20 +96,22 @@ def resize_each(
 
 def interleaved(even: Array, odd: Array, dim: int) -> Array:
     """The array with these numbers at even and at odd positions of a dimension."""
-    stacked = functools.partial(in_turn, dim=dim)
+    stacked = functools.partial(alternating, dim=dim)
     if dim < even.ndim - 1:
         return stacked(even, odd)
-    return lax.platform_dependent(even, odd, tpu=in_turn_by_rows, default=stacked)
+    return lax.platform_dependent(even, odd, tpu=alternating_by_rows, default=stacked)
 
 
-def in_turn(even: Array, odd: Array, dim: int) -> Array:
-    return jnp.stack([even, odd], dim + 1).reshape(*even.shape[:dim], -1, *even.shape[dim + 1 :])
+def alternating(even: Array, odd: Array, dim: int) -> Array:
+    return jnp.stack([even, odd], dim + 1).reshape(*even.shape[:dim], 2 * even.shape[dim], *even.shape[dim + 1 :])
 
 
-def in_turn_by_rows(even: Array, odd: Array) -> Array:
-    """`in_turn` of the last dimension, whose rows are put in turn instead: a TPU stores 128 numbers for each pair."""
+def alternating_by_rows(even: Array, odd: Array) -> Array:
+    """`alternating` along the last dimension, by rows: as its own last dimension, pairs would take 64 times the memory
+    on a TPU. They still do if the size is odd.
+    """
     *lines, last = even.shape
-    folded = (*lines, last // math.gcd(last, ROWS), math.gcd(last, ROWS))
+    rows = math.gcd(last, COLUMNS)
+    folded = (*lines, last // max(rows, 1), rows)
     above, below = (part.reshape(folded).swapaxes(-1, -2) for part in (even, odd))
-    rows = in_turn(above, below, len(lines))
-    return rows.swapaxes(-1, -2).reshape(*lines, 2 * last)
+    return alternating(above, below, len(lines)).swapaxes(-1, -2).reshape(*lines, 2 * last)

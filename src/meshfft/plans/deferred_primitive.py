@@ -24,7 +24,7 @@ from ..layout.padded_array import is_padded
 from ..layout.placement import cut_alike, explicit_axes, only, row_major_on_cpus, with_axes
 from ..layout.reading import hidden_by
 from ..machine.topology import machine_of
-from ..numerics.dtypes import wide_types
+from ..numerics.dtypes import check_fits, wide_types
 from .deferred import (
     CALLS,
     INEXACT,
@@ -91,6 +91,9 @@ def _deferred(
     moves = [j < many or isinstance(x, jax.core.Tracer) for j, x in enumerate(leaves)]
     if any(map(is_padded, leaves)) or not all(hasattr(x, "dtype") for x in leaves[:many]):
         return function(*arrays, *rest, **how)
+    for x in leaves:
+        if isinstance(x, np.ndarray):
+            check_fits(x)
     values = [jnp.asarray(x) for x, moving in zip(leaves, moves, strict=True) if moving]
     shape = values[0].shape
     cut = tuple(

@@ -101,12 +101,14 @@ def _lower(*values: Array, job: Job) -> list[Array]:
 
 
 def _inside(*values: Array, job: Job) -> list[Array]:
-    laid = (
-        row_major_on_cpus if job.rest and mapped_axes(job.mesh) else lambda x: x
-    )  # in a caller's shard_map of some axes
-    blocks = tuple(map(laid, values[: job.arrays]))
+    blocks = _laid(values[: job.arrays], job)
     block = job.walk.apply(blocks if job.planes else blocks[0], *job.operands(values))
-    return [*map(laid, block if isinstance(block, tuple) else [block])]
+    return [*_laid(block if isinstance(block, tuple) else (block,), job)]
+
+
+def _laid(blocks: tuple[Array, ...], job: Job) -> tuple[Array, ...]:
+    """Blocks in the order that XLA's FFT needs; in a caller's shard_map of some axes XLA may choose another."""
+    return tuple(map(row_major_on_cpus, blocks)) if job.rest and mapped_axes(job.mesh) else blocks
 
 
 def _mapped(function: Callable[..., T], values: Sequence[Array], before: object, after: object, job: Job) -> T:

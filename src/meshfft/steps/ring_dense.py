@@ -106,16 +106,16 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Each of the p products makes its block of the matrix. A GPU writes the product of every pair of terms."""
         parts, after, block = layout.parts[self.dim], self.after(layout), math.prod(layout.block)
-        rows, columns = after.block[self.dim], layout.block[self.dim]
+        rows, columns, size = after.block[self.dim], layout.block[self.dim], self.numbers.bytes_after(itemsize)
         others = block // max(columns, 1)
-        out, size = others * rows, self.numbers.bytes_after(itemsize)
-        travels = self.message_bytes(*((after.block, size) if self.transposed else (layout.block, itemsize)))
+        out, codes = others * rows, (parts + 2 if chip.planes else 2 * parts) * (parts > 1)
+        shape, each = (after.block, size) if self.transposed else (layout.block, itemsize)
+        travels = self.message_bytes(shape, each)
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = parts if self.transposed else parts // 2 + (parts != 2)  # over the result, twice as long in two floats
         of_tiles = TILE_PASSES * reals + REAL_PASSES * self.dot.pairs * (reals == 1)
         swept = passes * (1 + self._two(layout)) + of_tiles if self.tiled else 1
-        codes = (parts + 2 if chip.planes else 2 * parts) if parts > 1 else 0
         operations, coded = self.coding(layout.block, itemsize, codes, chip)
         memory = 2 * (parts if self.tiled else 1) * block * itemsize + int(2 * swept * out * size) + coded
         started = self.tiled * parts * -(-others // tiles.TILE) * reals * self.dot.pairs  # products
