@@ -113,6 +113,19 @@ def test_times_become_frequencies_and_times_again(tmp_path: Path) -> None:
         np.testing.assert_array_equal(back.time, field().time)
 
 
+POSITIONS = [np.arange(31) * 6.0, 0.1 * np.arange(49), 5 + 0.3 * np.arange(10), np.linspace(0, 1, 49)]
+
+
+@pytest.mark.parametrize("x", POSITIONS, ids=["hours", "tenths", "shifted", "linspace"])
+def test_positions_come_back_to_the_last_bit(tmp_path: Path, x: np.ndarray) -> None:
+    """Catches spacings from 1 / (N df): xarray joins by equal positions, and found 1 of 31 in common."""
+    source = written(tmp_path / "a3.zarr", xr.Dataset({"v": ("x", np.cos(x))}, coords={"x": x}))
+    transform(source, tmp_path / "b.zarr", "--mesh", "1")
+    transform(tmp_path / "b.zarr", tmp_path / "c.zarr", "--inverse")
+    with xr.open_zarr(tmp_path / "c.zarr") as back:
+        np.testing.assert_array_equal(back.x, x)
+
+
 @pytest.mark.quick(0)
 @pytest.mark.parametrize("target", ["b.zarr", "c.zarr", "c.nc"])
 def test_passes_write_the_same_dataset(tmp_path: Path, target: str) -> None:

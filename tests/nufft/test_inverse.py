@@ -177,3 +177,15 @@ def test_what_has_no_answer() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             call()
+
+
+def test_a_radial_scan_has_a_bound_on_its_condition_alone() -> None:
+    """Catches a condition of 300 printed as if it were known, where the corners of k-space make it 1e8."""
+    angles, radii = np.pi * np.arange(20) / 20, np.linspace(-0.5, 0.5, 16, endpoint=False)
+    k = np.stack([np.cos(angles)[:, None] * radii, np.sin(angles)[:, None] * radii], -1)
+    plan = mf.plan((10, 8), points=mf.Scattered.turns(k))
+    grid = np.stack(np.meshgrid(*map(np.arange, (10, 8)), indexing="ij"), -1).reshape(-1, 2)
+    true = np.linalg.cond(np.exp(-2j * np.pi * k.reshape(-1, 2) @ grid.T))
+    found = plan.solve(plan(np.outer(np.hanning(10), np.hanning(8)).astype("complex64")))
+    assert found.bounded and found.condition <= 1.05 * true
+    assert "condition at least" in repr(found) and "at least" not in repr(mf.ikdftn(np.ones(4)))

@@ -154,3 +154,13 @@ def test_what_is_refused() -> None:
         jax.vmap(functools.partial(run, bound=1.0))(x[None])
     with pytest.raises(ValueError, match="call outside of jit"):
         jax.jit(functools.partial(run, bound=1e9))(x)
+
+
+def test_positions_by_name() -> None:
+    """Catches positions of `Scattered.lengths` refused, and those with a period taken."""
+    c, x, s = drawn(30, 24, 1)
+    frequencies = mf.Scattered.turns(s)
+    expected = mf.nufftn_type3(c, x, frequencies)
+    np.testing.assert_array_equal(mf.nufftn_type3(c, mf.Scattered.lengths(x), frequencies), expected)
+    with pytest.raises(TypeError, match="positions are in radians, but have no period"):
+        mf.nufftn_type3(c, mf.Scattered.radians(x), frequencies)

@@ -206,8 +206,9 @@ def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tu
         job.plan.solve(y, **job.flags.sampling.weights if job.flags.sampling else {})
     )
     residual, methods = float(found.residual), list(found.methods)
-    job.say(f"Solved by {', '.join(methods)}: condition {found.condition:.3g}, residual {residual:.2g}.")
-    numbers: read.Keywords = {"residual": residual if math.isfinite(residual) else None}
+    least = "at least " * found.bounded
+    job.say(f"Solved by {', '.join(methods)}: condition {least}{found.condition:.3g}, residual {residual:.2g}.")
+    numbers: read.Keywords = {"residual": residual if math.isfinite(residual) else None, "bounded": found.bounded}
     numbers |= {"condition": found.condition, "iterations": [int(count) for count in found.iterations]}
     return found.value, {**UNKNOWN, "solution": {**numbers, "conditions": list(found.conditions), "methods": methods}}
 

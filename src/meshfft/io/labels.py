@@ -29,6 +29,7 @@ BEFORE = "meshfft_before"  # attribute of a coordinate of frequencies: data for 
 MOST_COORDINATE = 2**26  # bytes held in memory
 MOST_ATTRIBUTE = 2**16
 NEAR = 1e-3  # deviation of positions, relative to the spacing
+ROUNDED = 1e-9  # of a spacing that went through its frequencies
 # First frequency of a trigonometric transform, in units of the spacing, and its inverse kind.
 FIRST = {"dct-1": 0, "dct-2": 0, "dct-3": 0.5, "dct-4": 0.5, "dst-1": 1, "dst-2": 1, "dst-3": 0.5, "dst-4": 0.5}
 UNDONE_BY = {"dct-2": "dct-3", "dct-3": "dct-2", "dst-2": "dst-3", "dst-3": "dst-2"}
@@ -90,8 +91,9 @@ def _transformed(one: Coordinate, record: Record, axis: int) -> Coordinate | Non
     n, (_, unit, spacing), before = record.out_shape[axis], record.dimensions[axis], _before(one)
     trig = record.kind in FIRST
     if before is not None and (record.inverse or trig):
-        first, sign, positions = before
-        return Coordinate(one.name, one.dims, positions, first + math.copysign(spacing, sign) * np.arange(n))
+        first, step, positions = before
+        step = step if math.isclose(abs(step), spacing, rel_tol=ROUNDED) else math.copysign(spacing, step)
+        return Coordinate(one.name, one.dims, positions, first + step * np.arange(n))
     step = step_of(one)
     if step is None or one.values is None:
         return None
@@ -99,9 +101,15 @@ def _transformed(one: Coordinate, record: Record, axis: int) -> Coordinate | Non
     if record.inverse and not trig:
         return Coordinate(one.name, one.dims, attributes, spacing * np.arange(n))
     positions = _without(one.attributes, (*ENCODING, BEFORE))
-    then = {"first": float(one.values[0]), "spacing": step, "attributes": positions}
+    then = {"first": float(one.values[0]), "spacing": _exact(one.values, step), "attributes": positions}
     attributes |= {"long_name": f"frequency along {one.name}", BEFORE: then}
     return Coordinate(one.name, one.dims, attributes, math.copysign(spacing, step) * _indices(record, axis, n))
+
+
+def _exact(values: np.ndarray, step: float) -> float:
+    """The spacing that makes all positions to the last bit, if one does: xarray joins arrays by equal positions."""
+    near = (step, float(values[1] - values[0]), float(f"{step:.12g}"))
+    return next((one for one in near if (values[0] + one * np.arange(len(values)) == values).all()), step)
 
 
 def _indices(record: Record, axis: int, n: int) -> np.ndarray:

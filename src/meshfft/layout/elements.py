@@ -224,7 +224,8 @@ def broadcast(a: Layout, b: Layout) -> Layout:
     used = [cut.axis for size, cuts in longer if size != 1 for cut in cuts]
     if any(first != second and 1 not in (first[0], second[0]) for first, second in pairs) or len(used) > len({*used}):
         raise ValueError(
-            f"padded arrays of shape {a.shape} cut as {a.spec} and {b.shape} as {b.spec} meet: shard them alike"
+            f"padded arrays of shape {a.shape}, cut as {a.spec} into {a.parts} parts, and {b.shape}, cut as {b.spec} "
+            f"into {b.parts}, meet: shard them alike"
         )
     every = list[Cuts]()
     for size, cuts in longer:

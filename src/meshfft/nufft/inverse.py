@@ -3,8 +3,9 @@
     (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A by the plan and its adjoint, or as a convolution: see solvers
 
 The condition number of A is estimated from the extreme eigenvalues of Lanczos' matrices of A^H A: from STEPS steps on
-noise, then from all steps of the solution. It is a lower bound if the steps run out. An error is raised if the
-condition squared reaches 1 / precision or 1 / residual of the solution. Each program ends before the next: see solvers.
+noise, then from all steps of the solution. It is a lower bound: steps do not reach what the samples hardly see, as the
+corners of k-space in a radial scan. An error is raised if its square reaches 1 / precision or 1 / residual of the
+solution. Each program ends before the next: see solvers.
 """
 
 import math
@@ -108,7 +109,7 @@ class PointsPlan(Plan):
         rest = ended(jax.tree.map(jnp.subtract, samples, self(x)))
         residual = ended(jnp.sqrt(over(dot(rest, rest), dot(samples, samples))))
         value = PlanePair(mapped(jnp.real, x), mapped(jnp.imag, x)) if planes else x
-        return Solution(value, residual, (condition,), (ITERATIVE,), (len(taken),))
+        return Solution(value, residual, (condition,), (ITERATIVE,), (len(taken),), bounded=True)
 
 
 def _checked_condition(low: float, high: float, eps: float) -> float:

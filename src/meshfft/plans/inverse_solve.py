@@ -42,7 +42,7 @@ CONJUGATE = "conjugate transform"  # of uniform samples; needs no table
 @functools.partial(
     jax.tree_util.register_dataclass,
     data_fields=("value", "residual", "conditions", "iterations"),
-    meta_fields=("methods",),
+    meta_fields=("methods", "bounded"),
 )
 @dataclasses.dataclass(frozen=True, repr=False)
 class Solution:
@@ -56,6 +56,10 @@ class Solution:
             the mean radius r. A relative error of X may be larger by this
             factor in x or, off the unit circle, in x_n r^-n, whose small
             entries are accurate only relative to large ones.
+        bounded: whether the condition is only a lower bound, as at scattered
+            points: iterations do not reach what the samples hardly see, such
+            as the corners of k-space in a radial scan, and the true condition
+            may be millions of times larger.
         methods: how each dimension was solved.
         iterations: conjugate gradient steps along each dimension, over all
             rounds of refinement. A round at its limit did not converge; see the
@@ -73,6 +77,7 @@ class Solution:
     conditions: tuple[float | Array, ...]
     methods: tuple[str, ...]
     iterations: tuple[int | Array, ...] = ()
+    bounded: bool = False
 
     @property
     def condition(self) -> float | Array:
@@ -81,7 +86,8 @@ class Solution:
 
     def __repr__(self) -> str:
         known = [np.max(one) for one in (self.residual, self.condition) if not isinstance(one, Tracer)]  # of a batch
-        words = "residual {:.3g}, condition {:.3g}".format(*known) if len(known) == 2 else "traced"
+        words = f"residual {{:.3g}}, condition {'at least ' * self.bounded}{{:.3g}}"
+        words = words.format(*known) if len(known) == 2 else "traced"
         return f"<Solution: {words}, by {', '.join(self.methods)}>"
 
 

@@ -33,7 +33,7 @@ from .traced import at_points, ends, middles, operands_of, sums_for
 @on_seen_arrays
 def nufftn_type3(
     c: AnyArray,
-    positions: ArrayLike,
+    positions: ArrayLike | Scattered,
     frequencies: Scattered,
     *,
     tol: float = 1e-5,
@@ -49,7 +49,8 @@ def nufftn_type3(
 
     Args:
         c: values at the positions, with any batch dimensions first.
-        positions: x, of shape (..., d), in any unit of length.
+        positions: x, of shape (..., d), in any unit of length; also as
+            `Scattered.lengths`.
         frequencies: s, in cycles (`Scattered.turns`) or radians
             (`Scattered.radians`) per unit of length.
         tol: as `nufftn`, at least 2e-6, or 2e-12 in complex128, because the
@@ -87,7 +88,10 @@ def nufftn_type3(
         raise TypeError(
             f"frequencies is a {type(frequencies).__name__}: say what they are, as mf.Scattered.turns(s) or .radians(s)"
         )
-    lengths, frequencies = Scattered.lengths(positions), frequencies.settled
+    lengths = positions if isinstance(positions, Scattered) else Scattered.lengths(positions)
+    if lengths.unit != "turns":
+        raise TypeError("positions are in radians, but have no period: give numbers, or mf.Scattered.lengths(x)")
+    frequencies = frequencies.settled
     if lengths.dims != frequencies.dims:
         raise ValueError(
             f"positions have {lengths.dims} coordinates, frequencies {frequencies.dims}: give one for each dimension"
