@@ -91,9 +91,10 @@ def _transformed(one: Coordinate, record: Record, axis: int) -> Coordinate | Non
     n, (_, unit, spacing), before = record.out_shape[axis], record.dimensions[axis], _before(one)
     trig = record.kind in FIRST
     if before is not None and (record.inverse or trig):
-        first, step, positions = before
-        step = step if math.isclose(abs(step), spacing, rel_tol=ROUNDED) else math.copysign(spacing, step)
-        return Coordinate(one.name, one.dims, positions, first + step * np.arange(n))
+        first, then, positions = before
+        same = math.isclose(abs(then), spacing, rel_tol=ROUNDED)
+        rising = (then if same else math.copysign(spacing, then)) * np.arange(n)
+        return Coordinate(one.name, one.dims, positions, first + rising)
     step = step_of(one)
     if step is None or one.values is None:
         return None
@@ -101,8 +102,8 @@ def _transformed(one: Coordinate, record: Record, axis: int) -> Coordinate | Non
     if record.inverse and not trig:
         return Coordinate(one.name, one.dims, attributes, spacing * np.arange(n))
     positions = _without(one.attributes, (*ENCODING, BEFORE))
-    then = {"first": float(one.values[0]), "spacing": _exact(one.values, step), "attributes": positions}
-    attributes |= {"long_name": f"frequency along {one.name}", BEFORE: then}
+    kept = {"first": float(one.values[0]), "spacing": _exact(one.values, step), "attributes": positions}
+    attributes |= {"long_name": f"frequency along {one.name}", BEFORE: kept}
     return Coordinate(one.name, one.dims, attributes, math.copysign(spacing, step) * _indices(record, axis, n))
 
 
