@@ -119,7 +119,7 @@ POSITIONS = [np.arange(31) * 6.0, 0.1 * np.arange(49), 5 + 0.3 * np.arange(10), 
 @pytest.mark.parametrize("x", POSITIONS, ids=["hours", "tenths", "shifted", "linspace"])
 def test_positions_come_back_to_the_last_bit(tmp_path: Path, x: np.ndarray) -> None:
     """Catches spacings from 1 / (N df): xarray joins by equal positions, and found 1 of 31 in common."""
-    source = written(tmp_path / "a3.zarr", xr.Dataset({"v": ("x", np.cos(x))}, coords={"x": x}))
+    source = written(tmp_path / "a3.zarr", xr.Dataset({"v": ("x", np.cos(x).astype("f4"))}, coords={"x": x}))
     transform(source, tmp_path / "b.zarr", "--mesh", "1")
     transform(tmp_path / "b.zarr", tmp_path / "c.zarr", "--inverse")
     with xr.open_zarr(tmp_path / "c.zarr") as back:
