@@ -221,7 +221,7 @@ def test_at_most_six_tenths_of_the_complex_transform(name: str, inverse: bool) -
     engine = "auto" if name == "line" else "xla"
     whole = mf.plan(shape, mesh=mesh(sizes), spec=spec, inverse=inverse, method=method, engine=engine)
     assert real.work.flops <= 0.6 * whole.work.flops and real.work.sent_bytes <= 0.6 * whole.work.sent_bytes
-    assert real.peak_bytes <= 0.65 * whole.peak_bytes  # printed; what is used is below
+    assert real.peak_bytes <= 0.65 * whole.peak_bytes  # printed; the measured error is below
     used = []
     for plan in (real, whole):
         dtype = plan.dtype if not plan.walk.real else np.float32
@@ -305,7 +305,7 @@ def test_every_method_on_a_block(method: str, kind: str, inverse: bool) -> None:
 
 @pytest.mark.parametrize("shape", [(6,), (3, 256), (2, 5), (130,), (0, 8), (4, 0)])
 def test_numbers_alternating_by_rows(shape: tuple[int, ...]) -> None:
-    """Catches another order where a TPU, which is not here, puts rows in turn."""
+    """Catches another order on TPUs, which alternate rows."""
     even, odd = (jnp.asarray(noise(shape, "float32", seed)) for seed in (0, 1))
     np.testing.assert_array_equal(alternating_by_rows(even, odd), alternating(even, odd, len(shape) - 1))
     np.testing.assert_array_equal(alternating(even, odd, len(shape) - 1)[..., ::2], even)

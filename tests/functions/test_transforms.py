@@ -257,7 +257,7 @@ def test_kdft_holds_one_slice_of_v() -> None:
 
 @pytest.mark.parametrize(("sizes", "spec"), [((8, 1, 1), P(("x", "y", "z"))), ((2, 1, 1), P(None, ("z", "x", "y")))])
 def test_mesh_axes_of_one_device_inside_others(sizes: tuple[int, ...], spec: P) -> None:
-    """Catches axes of one device, inner cuts of a dimension, of which the search lost count (IndexError)."""
+    """Catches a search that loses count of inner cuts by axes of one device (IndexError)."""
     x = noise((8, 12, 6))
     for function, truth in ((mf.fftn, dft(x, (0, 1, 2))), (lambda y: mf.fft(y, axis=0), dft(x, (0,)))):
         cut = mf.shard(x, mesh(sizes), spec)

@@ -128,7 +128,7 @@ class PaddedArray(NumpyFace):
         """
         alike = [self, *(x for x in others if isinstance(x, PaddedArray))]
         layout, mapped = functools.reduce(broadcast, [x.layout for x in alike]), self._mapped()
-        for x in others:  # inside shard_map an array may be a block, which cannot tell a new dimension's size
+        for x in others:  # inside shard_map an array may be a block, whose whole size is unknown
             layout = layout if isinstance(x, PaddedArray) else extended(layout, np.shape(x), longer=not mapped)
         result = function(*(_stored_as(x, layout) for x in (self, *others)))
         same = layout == self.layout
@@ -172,7 +172,7 @@ class PaddedArray(NumpyFace):
             return f"PaddedArray({kind})"
         try:
             shape, spec = self.shape, self.spec
-        except ValueError:  # not stored as its layout says
+        except ValueError:  # stored in another shape than its layout has
             return f"PaddedArray(dtype={kind}, stored={self.stored.shape}, made as {self.full_layout.shape})"
         return f"PaddedArray(shape={shape}, dtype={kind}, spec={spec}, stored={self.stored.shape})"
 

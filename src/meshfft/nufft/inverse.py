@@ -3,9 +3,9 @@
     (A^H A + (tikhonov sigma_max)^2) x = A^H X       A^H A by the plan and its adjoint, or as a convolution: see solvers
 
 The condition number of A is estimated from the extreme eigenvalues of Lanczos' matrices of A^H A: from STEPS steps on
-noise, then from all steps of the solution. It is a lower bound: steps do not reach what the samples hardly see, as the
-corners of k-space in a radial scan. An error is raised if its square reaches 1 / precision or 1 / residual of the
-solution. Each program ends before the next: see solvers.
+noise, then from all steps of the solution. It is a lower bound: steps do not reach components that the samples hardly
+see, as the corners of k-space in a radial scan. An error is raised if its square reaches 1 / precision or 1 / residual
+of the solution. Each program ends before the next: see solvers.
 """
 
 import math

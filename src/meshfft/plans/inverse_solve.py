@@ -57,9 +57,9 @@ class Solution:
             factor in x or, off the unit circle, in x_n r^-n, whose small
             entries are accurate only relative to large ones.
         bounded: whether the condition is only a lower bound, as at scattered
-            points: iterations do not reach what the samples hardly see, such
-            as the corners of k-space in a radial scan, and the true condition
-            may be millions of times larger.
+            points: iterations do not reach components that the samples hardly
+            see, such as the corners of k-space in a radial scan, and the true
+            condition may be millions of times larger.
         methods: how each dimension was solved.
         iterations: conjugate gradient steps along each dimension, over all
             rounds of refinement. A round at its limit did not converge; see the

@@ -209,7 +209,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
 
 
 def _paired(block: Array, dim: int) -> Array:
-    """Even positions and odd ones, sliced: as a dimension of its own, a TPU would store 128 numbers for each pair."""
+    """Even positions and odd ones, by strides: a TPU would store 128 numbers for each pair in a dimension of two."""
     return lax.complex(*(lax.slice_in_dim(block, j, None, 2, dim) for j in (0, 1)))
 
 
