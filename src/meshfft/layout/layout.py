@@ -55,6 +55,8 @@ Cuts = tuple[Cut, ...]
 @hashed_once
 @dataclasses.dataclass(frozen=True, repr=False)
 class Layout:
+    """The logical shape of an array, and the cuts of each dimension, outermost first."""
+
     shape: tuple[int, ...]
     cuts: tuple[Cuts, ...]
 

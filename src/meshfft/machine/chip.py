@@ -25,6 +25,8 @@ class Figure(NamedTuple):
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Chip:
+    """One device: rates, sizes, and how its programs behave."""
+
     name: str
     platform: str  # as JAX names it
     kind: str  # JAX's device kind, or its prefix

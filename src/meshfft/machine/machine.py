@@ -86,6 +86,8 @@ class Seconds(NamedTuple):
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Machine:
+    """The devices of a mesh, and the time that work takes on them."""
+
     chip: Chip
     network: Network | None = None  # None if all devices are linked alike
     devices: int = 1

@@ -34,6 +34,8 @@ MATCHED_CHUNKS = 32  # most chunks of a block
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Walk:
+    """Steps from one layout to another, and the factor of the result."""
+
     start: Layout
     steps: tuple[Step, ...]
     scale: float = 1.0  # of the result
