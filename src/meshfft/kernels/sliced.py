@@ -120,6 +120,11 @@ def scratch(block: tuple[int, ...], dims: tuple[int, ...]) -> int:
     return (HELD if largest <= CHUNK else LONG_HELD) * largest
 
 
+def matrices(length: int, dot: Dot) -> int:
+    """Bytes of the matrices for the sums of all weights at once, made where no matrix unit is (see SlicedProduct)."""
+    return 4 * (dot.slices * max(balanced(length, SIDE))) ** 2 * (not dot.unit and dot.multiplications == 4)
+
+
 def _transformed(planes: Planes, dim: int, factors: tuple[int, ...], sign: int, dot: Dot) -> Planes:
     shape, (radix, *rest) = planes[0].shape, factors
     split = tuple(unfolded(plane, dim, radix) for plane in planes)

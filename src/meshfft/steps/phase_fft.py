@@ -162,7 +162,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             made = many + (0 if whole else parts * target.block[dim])
             phases = TWIDDLE_FLOPS * (block + parts * out) + SLICED_PHASES * LONG_PHASE_FLOPS * made
             held = sliced.scratch(lines.block, (dim,))
-            held = 0 if max(held, HELD * CHUNK) <= chip.fast_bytes else held
+            held = 0 if max(held, HELD * CHUNK) <= chip.fast_bytes else held + sliced.matrices(many, self.dot)
         return dataclasses.replace(
             work,
             vector_flops=work.vector_flops + phases,
