@@ -217,6 +217,8 @@ def lengths(topology: str) -> dict[str, Any]:
     }
     meshes = {shape: AbstractMesh(sizes, AXES[: len(sizes)]) for shape, sizes in cases.items()}
     plans = {str(shape): mf.plan(shape, mesh=mesh, topology=topology, order="any") for shape, mesh in meshes.items()}
+    line = partial(mf.plan, mesh=meshes[(2**22,)], topology=topology, kind="rfft", method="cooley-tukey")
+    plans |= {"real line": line((2**22,)), "back": line((2**21 + 1,), s=(2**22,), inverse=True)}
     return {name: _figures(plan, topology) for name, plan in plans.items()}
 
 

@@ -124,8 +124,8 @@ def test_float64_by_slices() -> None:
 
 
 def test_what_long_and_odd_lengths_take() -> None:
-    """Catches a matrix as large as a length's square, rows of four numbers stored as 128, and chunks that end within a
-    tile: such programs took up to 30,000 times the memory of the plan, or nine times as long."""
+    """Catches a matrix as large as a length's square, rows of two or four numbers stored as 128, and chunks that end
+    within a tile: such programs took up to 30,000 times the memory of the plan, or nine times as long."""
     for shape, found in _compiled("lengths", "v5e:2x2").items():
         assert found["bytes"] <= 1.02 * found["peak"], (shape, found)
         assert found["seconds"] <= 2 * found["modelled"], (shape, found)

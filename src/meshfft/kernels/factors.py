@@ -26,10 +26,14 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
     """
     if length <= 2 * side:
         return (length,)
-    lows = [d for d in range(2, side + 1) if length % d == 0]
-    near = [d for d in lows if d * d <= length <= d * 2 * side]
-    low = max(near or lows, default=1)
+    near = largest(length, min(math.isqrt(length), side))
+    low = near if length <= near * 2 * side else largest(length, side)
     return (length,) if low == 1 else (low, *balanced(length // low, side))
+
+
+def largest(length: int, most: int) -> int:
+    """The largest factor of a length up to `most`, 1 if it has none."""
+    return max((d for d in range(2, most + 1) if length % d == 0), default=1)
 
 
 class Way(NamedTuple):

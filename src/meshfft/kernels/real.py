@@ -25,6 +25,7 @@ from ..machine.machine import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, folded, join, like, resize, scaled, split, unfolded
 from .base import Lines, Offer, RealEngine, Site
+from .factors import largest
 from .xla import XLA, twiddled
 
 # Passes over a block of reals around one product, around two stages, and inside these; real products of two stages.
@@ -115,7 +116,7 @@ def factors(length: int) -> tuple[int, ...]:
     """Stages of "matmul": (N,) or (N2, N1); () if it has no product."""
     if length <= DENSE:
         return (length,)
-    low = max((d for d in range(2, SIDE + 1) if length % d == 0), default=1)
+    low = largest(length, SIDE)
     return (low, length // low) if low < length <= low * SIDE else ()
 
 

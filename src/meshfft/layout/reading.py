@@ -120,8 +120,12 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
         return _fitted_padded(x, layout, mesh)
     if not isinstance(x, jax.Array):
         _check_shape(np.shape(x), layout.shape)
-        check_fits(array := np.asarray(x))
-        x = stored_on(array, mesh, layout.spec) if isinstance(mesh, Mesh) else jnp.asarray(array)
+        array = np.asarray(x)
+        if isinstance(mesh, Mesh):
+            x = stored_on(array, mesh, layout.spec)
+        else:
+            check_fits(array)
+            x = jnp.asarray(array)
         if isinstance(x, PaddedArray):
             return x
     if not layout.even:

@@ -10,10 +10,11 @@ import itertools
 from typing import NamedTuple
 
 from ..layout.layout import hashed_once
+from ..numerics.split_complex import LANES as LANES
 
 CompilerOptions = tuple[tuple[str, str | bool], ...]
 HERE = "measured here"
-SUBLANES, LANES = 8, 128  # rows and columns of a tile
+SUBLANES = 8  # rows of a tile, which has LANES columns
 
 
 class Figure(NamedTuple):

@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from .split_complex import Planes
+from .split_complex import LANES, Planes
 
 CHUNK = 2**19  # numbers, if the sizes divide
-LANES = 128  # parts of the last dimension are whole TPU registers
 RUNS = 16  # summed one by one into a partial sum
 Total = TypeVar("Total")
 
@@ -20,7 +19,7 @@ def chunks(shape: tuple[int, ...], dim: int) -> tuple[int, int]:
     """A dimension other than `dim`, and its number of equal parts of about CHUNK numbers."""
     numbers, best = math.prod(shape), (dim, 1)
     for other in (d for d in range(len(shape)) if d != dim):
-        whole = LANES if other == len(shape) - 1 else 1
+        whole = LANES if other == len(shape) - 1 else 1  # TPU registers
         fine = [n for n in range(1, shape[other] + 1) if shape[other] % n == 0 and shape[other] // n % whole == 0]
         many = next((n for n in fine if n * CHUNK >= numbers), max(fine, default=1))
         best = max(best, (other, many), key=lambda one: (min(one[1] * CHUNK, numbers), -one[1]))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-COLUMNS = 128  # of a TPU's tile
+LANES = 128  # columns of a TPU's tile
 Shape = tuple[int, ...]
 Planes = tuple[Array, ...]
 Block = Array | Planes
@@ -111,7 +111,7 @@ def alternating_by_rows(even: Array, odd: Array) -> Array:
     on a TPU. They still do if the size is odd.
     """
     *lines, last = even.shape
-    rows = math.gcd(last, COLUMNS)
+    rows = math.gcd(last, LANES)
     folded = (*lines, last // max(rows, 1), rows)
     above, below = (part.reshape(folded).swapaxes(-1, -2) for part in (even, odd))
     return alternating(above, below, len(lines)).swapaxes(-1, -2).reshape(*lines, 2 * last)
