@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # The order of the house. A folder may import only from folders above it, the files in the root above all; within a
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
-.: extras / atomic / kept
+.: extras stacks / atomic / kept
 numerics: units split_complex / chunks dtypes phases / slices / products / tiles
 layout: in_flight layout / memory moves placement / elements / padded_numpy / padded_array / storage / reading
 machine: chip torus / chips network / machine machine_file / topology
@@ -25,7 +25,7 @@ tpu: passes price strips wires / fft gridding / trials / engines
 steps: problem / base / sends / exchange halo local_fft ring_dense rows / phase_fft pipeline kept_dense
     / real_fft / shared_memory
 walks: cpu_memory / walk / picture search / choice
-plans: stacks / deferred / deferred_primitive / primitive request table / execute options / iterative_solve
+plans: deferred / deferred_primitive / primitive request table / execute options / iterative_solve
     / inverse_solve / plan / measured / planning
 nufft.steps: point_step / grid_steps known_points ring_points / traced_points
 nufft: penalties points / problem / post_transform moving / solvers / inverse / plan / planning / functions

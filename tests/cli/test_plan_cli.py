@@ -183,13 +183,13 @@ def test_plan_by_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches --measure that prints the walk of the model, and one where nothing can be run."""
     seconds = [0.3, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
     monkeypatch.setattr(measured, "_timed", lambda plans, tell: tell("round 1") or seconds[: len(plans)])
-    measured._seconds.cache_clear()
+    measured._SECONDS.clear()
     words = ("plan", "24,20", "--mesh", "2,2")
     record = json.loads(call(*words, "--measure", "--json"))
     assert record["trials_seconds"] == [0.1, 0.3, *seconds[2:]] != json.loads(call(*words, "--json"))["trials_seconds"]
     assert record["steps"] != json.loads(call(*words, "--json"))["steps"]
     assert "0.1 s measured, the fastest of 10 walks" in " ".join(call(*words, "--measure").split())
-    measured._seconds.cache_clear()
+    measured._SECONDS.clear()
     assert "say how many, as --mesh 8" in refused("plan", "24,20", "--measure")
     assert "leave one of them out" in refused(*words, "--measure", "--topology", "v5e:2x2")
     assert "--measure says nothing of passes" in refused(*words, "--measure", "--memory", "1GB")
@@ -208,4 +208,4 @@ def test_trials_on_every_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meshfft.cli.measure._sizes", lambda mesh: {"x": 8})
     plan = plan_by_trials((4, 64, 64), None, None, {"axes": None}, print)
     assert len({*taken}) > 1 and plan.mesh is not None and plan.mesh.axis_sizes == taken[-1]
-    measured._seconds.cache_clear()
+    measured._SECONDS.clear()

@@ -60,6 +60,11 @@ def test_files_of_other_devices_and_other_files_are_refused(file: Path, tmp_path
         ("link = 1000000.0", "link = -1.0", "link -1.0"),
         ("link =", "lnik =", "rates of lnik"),
         ("devices = 8", "", "devices None"),
+        ("devices = 8", "devices = -8", "devices -8, which is no count"),
+        ("domains = 1", "domains = true", "domains True"),
+        ("torus = []", 'torus = ["a"]', "torus ['a']"),
+        ("float32 =", "flaot32 =", "rates of flaot32"),
+        ("link = 1000000.0", "link = true", "link True"),
         ("[rates]", "[rates", "no TOML"),
     ]:
         assert old in text

@@ -11,18 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshfft.machine.network import EFFICIENCY, Network, collective_load
 from meshfft.machine.topology import jax_order
 from meshfft.machine.torus import (
     Order,
     Torus,
     exchange,
-    exchange_load,
     hops,
     loads,
     neighbour_order,
     ring,
-    ring_load,
 )
+
+
+def ring_load(torus: Torus, order: Order, axes: tuple[int, ...], two_way: bool = False) -> float:
+    network = Network(torus, order, tuple("xyzw"[: len(order.sizes)]))
+    return collective_load(network, "two-way ring" if two_way else "ring", axes).inner
+
+
+def exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
+    network = Network(torus, order, tuple("xyzw"[: len(order.sizes)]))
+    return EFFICIENCY * collective_load(network, "all-to-all", axes).inner
+
 
 V3 = Torus((32, 32), (True, True), 2)
 V5P = Torus((8, 8, 16), (True, True, True))

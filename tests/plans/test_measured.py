@@ -110,9 +110,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     before = {name: jax.config.values[name] for name in ("jax_compilation_cache_dir", "jax_enable_compilation_cache")}
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     jax.config.update("jax_enable_compilation_cache", True)
-    measured._seconds.cache_clear()
+    measured._SECONDS.clear()
     yield tmp_path / measured.FOLDER
-    measured._seconds.cache_clear()
+    measured._SECONDS.clear()
     for name, value in before.items():
         jax.config.update(name, value)
 
@@ -137,12 +137,12 @@ def test_the_fastest_is_taken_and_kept(folder: Path) -> None:
         assert "0.1 s measured, the fastest of 10 walks" in " ".join(str(best).split())
         assert mf.plan(cast(Any, iter((16, 12))), mesh=mesh((2, 2)), spec=["x", "y"], effort="measure") == best
         assert trials.call_count == 1
-        measured._seconds.cache_clear()  # as in a later process
+        measured._SECONDS.clear()  # as in a later process
         assert _plan(effort="measure") == best and trials.call_count == 1
         (file,) = folder.glob("*.json")
         for damaged in ("{", json.dumps({"seconds": [0.1]}), json.dumps({"seconds": ["a"] * 10})):
             file.write_text(damaged)
-            measured._seconds.cache_clear()
+            measured._SECONDS.clear()
             assert _plan(effort="measure") == best
         assert trials.call_count == 4
         inverse = candidates(Placement((16, 12), mesh((2, 2))), *records_of({"inverse": True}))
@@ -204,7 +204,7 @@ def test_walks_are_run(folder: Path) -> None:
     assert error(best(x), np.fft.fftn(x)) < 1e-6 and best.out_layout == first.out_layout
     compiled = jax.jit(best).lower(mf.shard(x, mesh((2, 2)), P("x", "y"))).compile()
     assert not {"all-gather", "all-reduce"} & set(collectives(compiled))
-    measured._seconds.cache_clear()
+    measured._SECONDS.clear()
     with mock.patch.object(Plan, "__call__", side_effect=RuntimeError("no memory")), pytest.raises(RuntimeError):
         mf.plan(x.shape, mesh=mesh((2, 2)), kind="dct-2", effort="measure")
 

@@ -23,7 +23,7 @@ from ..machine.chip import LANES, Chip, padded
 from ..machine.machine import Work
 from ..numerics.chunks import CHUNK, chunks, in_chunks
 from ..numerics.dtypes import ROUNDING, Dot, Error
-from ..numerics.phases import host_roots
+from ..numerics.phases import MAX_LENGTH, host_roots
 from ..numerics.products import Factors, planes_of, product
 from ..numerics.slices import HELD, cost, host_slices
 from ..numerics.split_complex import Planes, unfolded
@@ -89,9 +89,9 @@ class SlicedFFT(Engine[Planes]):
 
 @functools.lru_cache(maxsize=1024)
 def radices(length: int) -> tuple[int, ...] | None:
-    """Factors of a length, one product each; None if one is too long."""
+    """Factors of a length, one product each; None if one or the length is too long."""
     factors = balanced(length, SIDE)
-    return factors if max(factors) <= LONGEST else None
+    return factors if max(factors) <= LONGEST and length <= MAX_LENGTH else None
 
 
 def fft(planes: Planes, dims: tuple[int, ...], sign: int, dot: Dot) -> Planes:

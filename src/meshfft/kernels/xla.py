@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array, lax
 
 from ..collectives.all_to_all import Grid
+from ..layout.layout import LIMIT
 from ..layout.placement import row_major
 from ..machine.chip import Chip, padded
 from ..machine.machine import Work
@@ -38,7 +39,6 @@ CACHED_PASSES, CACHED_BEHIND = 2, 8  # on a CPU, and for all dimensions behind; 
 BATCH_BYTES = 2**25  # a batch and its transform about fill the second-level cache of an H100 or H200
 COPIES = 5  # of a batch: sliced, in lines, transformed, transposed back, workspace
 TABLE = 2**16  # most points of a host table
-LIMIT = 2**31  # bound on positions, counted in 32 bits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,11 +78,12 @@ class Xla(Engine[Array]):
             radices = [radix for way in ways for radix in way.rows]
             rows = sum(padded(radix, chip.side) for radix in radices)
             times = UNIT_PASSES * len(ways) + TWIDDLE_PASSES * sum(way.twos for way in ways)
+            stored = chip.waste(lines.block, row_major=True) * points * itemsize
             return Work(
                 matrix_flops=6 * rows * points,
                 tier="bf16x6",
-                memory_bytes=times * points * itemsize,
-                fed_bytes=STAGE_PASSES * len(radices) * points * itemsize,
+                memory_bytes=int(times * stored),
+                fed_bytes=int(STAGE_PASSES * len(radices) * stored),
                 peak_bytes=alive,
             )
         if chip.cached:

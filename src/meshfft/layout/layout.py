@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 AXES = "xyzw"  # mesh axes
+LIMIT = 2**31  # bound on positions along a dimension, counted in 32 bits
 T = TypeVar("T")
 AnyMesh = Mesh | AbstractMesh
 Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]
@@ -208,6 +209,8 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     if isinstance(spec, PartitionSpec) and (spec.unreduced or spec.reduced):
         axes = ", ".join(sorted(spec.unreduced | spec.reduced))
         raise ValueError(f"spec {spec} has unreduced or reduced axes ({axes}): jax.reshard to one without them first")
+    if max(shape, default=0) >= LIMIT:
+        raise ValueError(f"a dimension has {max(shape)} positions, which 32 bits do not count: fold it into two")
     entries = [_axes_of(entry) for entry in (spec or ())]
     shown = spec_of(entries)
     if len(entries) > len(shape):
@@ -266,6 +269,8 @@ def _axes_of(entry: object) -> tuple[str, ...]:
 
 def meshes(shape: Sequence[int], count: int, alike: bool) -> Iterator[tuple[AbstractMesh, PartitionSpec]]:
     """Every mesh of `count` devices with its spec; if `alike`, dimensions of one size have falling factors."""
+    if not 0 < len(shape) <= len(AXES):
+        raise ValueError(f"shape {shape} has {len(shape)} dimensions, not 1 to {len(AXES)}: give a mesh")
     divisors = [[p for p in range(min(n, count), 0, -1) if count % p == 0] for n in shape]
     for factors in itertools.product(*divisors):
         pairs = itertools.combinations(zip(shape, factors, strict=True), 2)

@@ -73,11 +73,13 @@ class Chip:
     def fast_bytes(self) -> float:
         return self.scratch.value if self.scratch else 0.0
 
-    def waste(self, block: tuple[int, ...]) -> float:
-        """Numbers stored for each number of a block: a TPU pads two dimensions to tiles, the two that pad least."""
+    def waste(self, block: tuple[int, ...], row_major: bool = False) -> float:
+        """Numbers stored for each number of a block: a TPU pads two dimensions to tiles, the last two or those that pad
+        least.
+        """
         if self.side == 1 or len(block) < 2 or 0 in block:
             return 1.0
-        pairs = itertools.permutations(block, 2)
+        pairs = [(block[-1], block[-2])] if row_major else itertools.permutations(block, 2)
         return min(_tiled(lanes, LANES) * _tiled(rows, SUBLANES) for lanes, rows in pairs)
 
     def product_rate(self, tier: str) -> float:

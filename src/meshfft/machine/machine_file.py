@@ -10,6 +10,7 @@ Invariant: missing rates are those of the data sheet.
 
 import dataclasses
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,15 +43,17 @@ def read_machine_file(path: Path) -> tuple[Chip, int, int, tuple[int, ...]]:
     except ValueError as error:  # no TOML, or no text
         raise ValueError(f"{path} is no TOML ({error}): {remedy}") from None
     for name, kind in FACTS.items():
-        if not isinstance(found.get(name), kind):
+        if type(found.get(name)) is not kind:
             raise ValueError(f"{path} has {name} {found.get(name)!r}: {remedy}")
-    rates, products = found["rates"], found["products"]
-    if unknown := sorted(rates.keys() - set(RATES)):
+    for name, counts in (("devices", [found["devices"]]), ("domains", [found["domains"]]), ("torus", found["torus"])):
+        if any(type(count) is not int or count < 1 for count in counts):
+            raise ValueError(f"{path} has {name} {found[name]!r}, which is no count: {remedy}")
+    chip, rates, products = chip_for(found["platform"], found["kind"]), found["rates"], found["products"]
+    if unknown := sorted({*rates} - {*RATES} | {*products} - {*dict(chip.products)}):
         raise ValueError(f"{path} has rates of {', '.join(unknown)}, which no plan takes: {remedy}")
     for name, value in (rates | products).items():
-        if not isinstance(value, int | float) or not 0 < value < float("inf"):
+        if type(value) not in (int, float) or not 0 < value < math.inf:
             raise ValueError(f"{path} has {name} {value!r}, which is no rate: {remedy}")
-    chip = chip_for(found["platform"], found["kind"])
     chip = measured_chip(chip, rates, products, f"meshfft measure, {found.get('made', 'date unknown')}")
     return chip, found["devices"], found["domains"], tuple(found["torus"])
 

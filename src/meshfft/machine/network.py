@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .torus import Order, Torus, exchange, exchange_load, hops, loads, ring, ring_load, rings_of
+from .torus import Order, Torus, exchange, hops, loads, ring, rings_of
 
 EFFICIENCY = 0.7  # assumed share of the busiest link's rate in an all-to-all of many messages on a torus
 STAGES = ("inner all-to-all", "outer all-to-all")  # of an all-to-all inside each domain, then between domains
@@ -64,11 +64,9 @@ class Load(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def collective_load(network: Network, kind: str, axes: tuple[int, ...]) -> Load:
     torus, order, whole = network.torus, network.order, kind == "all-to-all"
-    if network.domains is None and torus is not None:
-        if whole:
-            return Load(exchange_load(torus, order, axes) / EFFICIENCY, sum(torus.shape) // 2)
-        return Load(ring_load(torus, order, axes, kind == "two-way ring"), 1)
     positions, count = np.arange(order.array.size).reshape(order.sizes), math.prod(order.sizes[a] for a in axes)
+    if whole and network.domains is None and count == positions.size and order.array.ndim > 1:  # in any order the same
+        return collective_load(network._replace(order=Order.of(positions.ravel())), kind, (0,))
     if kind.endswith("ring"):
         ways = [1, -1] if kind == "two-way ring" and count > 2 else [1]
         sources, targets = np.concatenate([ring(positions, axes, way) for way in ways], axis=1)

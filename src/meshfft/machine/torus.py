@@ -92,27 +92,6 @@ def exchange(order: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.n
     return rings[:, source].ravel(), rings[:, target].ravel()
 
 
-@functools.lru_cache(maxsize=4096)
-def ring_load(torus: Torus, order: Order, axes: tuple[int, ...], two_way: bool = False) -> float:
-    """Blocks over the busiest link in one hop; `two_way` sends one each way, in a ring of two only once."""
-    ways = [1, -1] if two_way and math.prod(order.sizes[a] for a in axes) > 2 else [1]
-    sources, targets = np.concatenate([ring(order.array, axes, way) for way in ways], axis=1)
-    return float(loads(torus, sources, targets, 1).max(initial=0))
-
-
-def exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
-    """Blocks over the busiest link in an all-to-all over mesh axes, 1/p of a block to each of p devices."""
-    if math.prod(order.sizes[a] for a in axes) == torus.size:  # all send to all: positions do not matter
-        order, axes = Order.of(np.arange(torus.size)), (0,)
-    return _exchange_load(torus, order, tuple(sorted(axes)))
-
-
-@functools.lru_cache(maxsize=4096)
-def _exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
-    sources, targets = exchange(order.array, axes)
-    return float(loads(torus, sources, targets, 1 / math.prod(order.sizes[a] for a in axes)).max(initial=0))
-
-
 def rings_of(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     rest = [axis for axis in range(order.ndim) if axis not in axes]
     return order.transpose(*rest, *axes).reshape(-1, math.prod(order.shape[a] for a in axes))

@@ -11,7 +11,7 @@ import functools
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from ..operators.matrices import Logarithm, limbs_of
 from ..operators.points import PointValues, Unit, turns_of
 from ..operators.transform import integers
 
+T = TypeVar("T")
 NEAR = 64 * math.pi  # radians; up to here division by 2 pi errs by at most 1e-14 turns
 
 
@@ -102,7 +103,8 @@ class Scattered:
         if (values == 0).any():
             raise ValueError(f"point {np.argwhere(values == 0)[0].tolist()} is z = 0, which has no power -n: drop it")
         radius, angle = logarithm(values.astype(np.complex128))
-        return Scattered(_frozen(angle[0]), "radians", snapped(radius[0]), Logarithm(angle[1], radius[1]))
+        rest = Logarithm(*map(_frozen, (angle[1], radius[1])))
+        return Scattered(_frozen(angle[0]), "radians", _frozen(snapped(radius[0])), rest)
 
     @staticmethod
     def field_of_view(coords: PointValues, shape: Sequence[int]) -> "Scattered":
@@ -259,8 +261,8 @@ def _with_radius(coords: Floats, unit: Unit, radius: PointValues | None) -> Scat
         high, low = (np.array(np.broadcast_to(part, coords.shape)) for part in parts)
     except ValueError:
         raise ValueError(f"radius has shape {given.shape}: give one that broadcasts to {coords.shape}") from None
-    high.flags.writeable = False
-    return Scattered(coords, unit, snapped(high), Logarithm(np.zeros(coords.shape), low))
+    rest = Logarithm(_frozen(np.zeros(coords.shape)), _frozen(low))
+    return Scattered(coords, unit, _frozen(snapped(high)), rest)
 
 
 def _received(coords: PointValues) -> Floats:
@@ -283,7 +285,7 @@ def _received(coords: PointValues) -> Floats:
     return _frozen(values)
 
 
-def _frozen(values: Floats) -> Floats:
+def _frozen(values: T) -> T:
     if isinstance(values, np.ndarray):
         values.flags.writeable = False
     return values

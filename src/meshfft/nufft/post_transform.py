@@ -19,6 +19,7 @@ import numpy as np
 from ..layout.layout import Layout, even_cuts
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
+from ..numerics.phases import MAX_LENGTH
 from ..operators.transform import transform_of
 from ..steps import Halo
 from ..steps.base import Step, reached
@@ -38,7 +39,7 @@ GROWTH = 1.07  # allowed growth of a grid that more devices can share
 SIGMA = 2.0
 LOOSE = 1e-3  # least tolerance for a coarser grid, which magnifies rounding
 SIGMAS = (SIGMA, 1.5, 1.25)  # coarser grids, with wider windows, pay in 3-D
-MOST_CELLS = 2**31 - 1  # along a dimension: cells are 32-bit integers
+MOST_CELLS = MAX_LENGTH  # along a dimension
 
 
 @dataclasses.dataclass(frozen=True)

@@ -72,6 +72,7 @@ def host_roots(m: np.ndarray, length: int, sign: int) -> np.ndarray:
 
 
 def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:
+    assert length <= MAX_LENGTH, "else 32 bits do not hold 4 m + length / 2"
     m, unit = m.astype(jnp.uint32), jnp.finfo(real).dtype.type
     quarters = (4 * m + length // 2) // length
     rest = (4 * m - quarters * length).astype(jnp.int32)
@@ -80,8 +81,8 @@ def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:
 
 def mulmod(a: Array, b: Array, modulus: int) -> Array:
     """a b mod `modulus` in uint32, for 0 <= a, b < modulus <= MAX_LENGTH, by a few bits of b at a time."""
-    a, b = a.astype(jnp.uint32), b.astype(jnp.uint32)
-    bits = (modulus - 1).bit_length()
+    a, b, bits = a.astype(jnp.uint32), b.astype(jnp.uint32), (modulus - 1).bit_length()
+    assert modulus <= MAX_LENGTH, "else 32 bits do not hold a digit's product"
     if 2 * bits <= 32:
         return a * b % modulus
     chunk = 31 - bits
@@ -280,8 +281,7 @@ def _times(a: Complex, b: Complex) -> Complex:
 
 
 def _product(a: Two, b: Two) -> Two:
-    high = a[0] * b[0]
-    (a1, a2), (b1, b2) = _halves(a[0]), _halves(b[0])
+    high, (a1, a2), (b1, b2) = a[0] * b[0], _halves(a[0]), _halves(b[0])
     low = ((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2
     return _two_sum(high, low + (a[0] * b[1] + a[1] * b[0]))
 

@@ -5,7 +5,7 @@ XLA propagates shardings through it by a rule per dimension, then asks for the p
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import jax
@@ -25,6 +25,7 @@ from ..layout.placement import cut_alike, explicit_axes, only, row_major_on_cpus
 from ..layout.reading import hidden_by
 from ..machine.topology import machine_of
 from ..numerics.dtypes import check_fits, wide_types
+from ..stacks import empty_stack, with_stack
 from .deferred import (
     CALLS,
     INEXACT,
@@ -39,7 +40,6 @@ from .deferred import (
     tangent,
     transposed,
 )
-from .stacks import empty_stack, with_stack
 
 F = TypeVar("F", bound=Callable[..., Any])
 deferred_p = Primitive("meshfft_deferred")
@@ -67,11 +67,11 @@ def deferred(function: F, arrays: int = 1, linear: bool = True) -> F:
     return cast(F, call)
 
 
-def _hidden(arguments: tuple[object, ...]) -> AnyMesh | None:
+def _hidden(arguments: Iterable[object]) -> AnyMesh | None:
     for one in arguments:
         if isinstance(one, jax.core.Tracer):
             mesh = hidden_by(one)
-        elif type(one) is tuple:
+        elif isinstance(one, tuple | list):
             mesh = _hidden(one)
         else:
             continue

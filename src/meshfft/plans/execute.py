@@ -69,8 +69,10 @@ def applied(
     results = program(stored, operands)
     if (planes or mesh is None) and any(map(on_host, stored)):  # the program reads memory that the caller may write to
         results[0].block_until_ready()
-    if begun and (seconds := time.perf_counter() - begun.pop()) >= SLOW:
-        LOG.info("compiled in %.1f s; further calls on such arrays use the same program", seconds)
+    for start in begun[:1]:  # other threads may empty the list meanwhile
+        begun.clear()
+        if (seconds := time.perf_counter() - start) >= SLOW:
+            LOG.info("compiled in %.1f s; further calls on such arrays use the same program", seconds)
     return tuple([padded(y, walk.end, home or mesh, first) for y in results])
 
 

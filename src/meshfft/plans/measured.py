@@ -33,6 +33,7 @@ from .table import title
 
 LOG = logging.getLogger("meshfft")
 Tell = Callable[[str, float], None]
+_SECONDS = dict[tuple[Plan, ...], list[float]]()  # of this process's choices
 FOLDER = "meshfft-choices"  # among JAX's programs
 ROUNDS, MOST_ROUNDS = 5, 40
 BRIEF, LIMIT = 3.0, 60.0  # seconds of all rounds that allow more of them; seconds after which nothing more starts
@@ -60,15 +61,16 @@ def fastest(plans: Sequence[Plan], tell: Tell = lambda part, done: LOG.info(part
             "leave one of the two out"
         )
     plans = tuple(dict.fromkeys(one for one in plans if _is_promising(one, first)))
-    devices, seconds = _devices(first.mesh), _seconds(plans)
-    if not seconds:
+    devices = _devices(first.mesh)
+    if plans not in _SECONDS:
         facts: dict[str, object] = {"plans": [f"{title(one)}: {one.name}" for one in plans], "devices": len(devices)}
         facts |= {"processes": jax.process_count(), **circumstances(devices[0])}
         found = _of_first(_recalled(facts, len(plans)), devices)
         if not found:
             found = _of_first(_timed(plans, tell), devices)
             keep(FOLDER, facts, {"seconds": found})
-        seconds += found
+        _SECONDS[plans] = found
+    seconds = _SECONDS[plans]
     best = min(range(len(plans)), key=seconds.__getitem__)
     return dataclasses.replace(plans[best], trials=(seconds[best], *seconds[:best], *seconds[best + 1 :]))
 
@@ -78,11 +80,6 @@ def _recalled(facts: Mapping[str, object], count: int) -> list[float]:
     if not isinstance(found, list) or len(found) != count:
         return []
     return found if all(isinstance(one, float) and one > 0 for one in found) else []
-
-
-@functools.lru_cache(maxsize=1024)
-def _seconds(plans: tuple[Plan, ...]) -> list[float]:
-    return []
 
 
 def _is_promising(plan: Plan, first: Plan) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Unpack
 
 from jax.sharding import AbstractMesh, PartitionSpec
 
-from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
+from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
 from ..layout.memory import check_blocks, check_held, room_of
 from ..layout.reading import mesh_here
 from ..machine.machine import Machine
@@ -196,8 +196,6 @@ def _plans(place: Placement, definition: Definition, options: Options) -> list[P
             f"margin {definition.margin} is for each block: give a mesh, which determines the number of blocks"
         )
     shape, count = laid_out(shape, None, None).shape, named(topology).devices
-    if not 0 < len(shape) <= len(AXES):
-        raise ValueError(f"shape {shape} has {len(shape)} dimensions, not 1 to {len(AXES)}: give a mesh")
     alike = definition.axes is None and definition.points is None and definition.s is None
 
     def find(mesh: AnyMesh, spec: Spec) -> list[Plan]:

@@ -33,9 +33,9 @@ from ..layout.placement import (
 )
 from ..numerics.dtypes import real_dtype, wide_types
 from ..numerics.split_complex import Planes, scaled, times
+from ..stacks import current_stack, with_stack
 from ..steps.base import Takes
 from ..walks.walk import Walk
-from .stacks import current_stack, with_stack
 
 T = TypeVar("T")
 Operands = tuple[object, ...]  # data of steps besides the array, by slot: a pytree of arrays, or None

@@ -39,7 +39,7 @@ def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> tuple
         if span / size > MOST_CELLS / 2:
             raise ValueError(
                 f"positions span {span:g} and frequencies {width:g}: their grid of {span / size:.0e} cells is longer "
-                "than 32 bits count; give fewer of them a call, that lie closer together"
+                f"than {MOST_CELLS}; give fewer of them a call, that lie closer together"
             )
     return x0, s0, cell, np.ceil(2 * extent / cell).astype(int) + 2 * one.width + 2
 
