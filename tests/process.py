@@ -163,6 +163,7 @@ def _peers(index: int) -> dict[str, Any]:
         "nameless": _said(lambda: together(lambda: fail((0,), ""))),
         "alike": _said(lambda: check_alike({"shape": [index // 9, None, "mesh"]})),
         "different": _said(lambda: check_alike({"shape": 3, "mesh": [2, index]})),
+        "other names": _said(lambda: check_alike({f"at {index}": 3} if index else {})),
         "same steps": _said(lambda: check_steps("fft X", jax.devices())),
         "other steps": _said(lambda: check_steps(f"fft X, {index}", jax.devices())),
         "after": [*exchange(index).values()],

@@ -65,7 +65,9 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
     True
     """
     path = own_folder() if folder is None else _named(folder)
-    if path is None or not _writable(path):
+    if path is None:
+        raise ValueError("this user has no home directory: name a folder")
+    if not _writable(path):
         raise ValueError(f"folder {path} cannot be written by this user alone: name another")
     path = path.resolve()
     jax.config.update("jax_compilation_cache_dir", str(path))

@@ -110,6 +110,27 @@ def test_the_papers_order_of_lines() -> None:
         mf.one_shuffle(lambda held, s: held, x, "x", two_way=True, prefetch=False)
 
 
+def test_a_wire_is_given_by_name() -> None:
+    """Catches a name that sends exact numbers, as every word that names no wire did."""
+    devices, rng = mesh((4,)), np.random.default_rng(8)
+    x = rng.standard_normal((4, 500)).astype(np.float32)
+
+    def ring(wire: str) -> np.ndarray:
+        one = jax.shard_map(
+            lambda block: mf.one_shuffle(lambda held, s: held * (s + 1).astype("float32"), block, "x", wire=wire),
+            mesh=devices,
+            in_specs=P("x"),
+            out_specs=P("x"),
+        )
+        return np.asarray(one(mf.shard(x, devices, P("x"))))
+
+    truth = np.einsum("s,sn->n", np.arange(1.0, 5), x.astype(float))
+    off = {wire: np.abs(ring(wire) - truth).max() for wire in ("exact", "int24", "int16")}
+    assert off["exact"] < 1e-5 and 1e-5 < off["int16"] < 1e-2 and off["int24"] < off["int16"], off
+    with pytest.raises(ValueError, match="wire 'int8' is unknown"):
+        ring("int8")
+
+
 @pytest.mark.quick(2, 3)
 @pytest.mark.parametrize("two_way", [False, True])
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])

@@ -309,6 +309,16 @@ def test_an_affine_that_is_none_is_refused(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("name", ["a.npy", "a.h5", "a.zarr", "a.nii"])
+def test_arrays_without_numbers_are_refused_and_a_single_number_is_written(tmp_path: Path, name: str) -> None:
+    """Catches a division by zero, and the largest of no dimensions."""
+    with pytest.raises(ValueError, match=r"shape \(0, 4\), without numbers: there is nothing to write"):
+        write_array(tmp_path / name, jax.numpy.ones((0, 4)))
+    assert os.listdir(tmp_path) == []
+    write_array(tmp_path / name, jax.numpy.float32(3))
+    assert (tmp_path / name).exists()
+
+
 @pytest.mark.parametrize("dtype", ["?", "f2"])
 def test_types_that_a_format_has_not_are_refused(tmp_path: Path, dtype: str) -> None:
     """Catches an error of another package, after the file was begun, for a type that NIfTI has no code for."""

@@ -159,6 +159,7 @@ def test_processes_hear_one_another(runs: dict[int, Run], count: int) -> None:
         values = "process 0 has mesh [2, 0], process 1 has [2, 1]"
         different = f"ValueError: {values}: give every process the same files and arguments"
         assert peers["different"] == different
+        assert peers["other names"].startswith("ValueError: process 0 has at 1 None, process 1 has 3")
         apart = f"RuntimeError: processes {[*range(1, count)]} take other steps than process 0"
         assert peers["same steps"] is None and peers["other steps"].startswith(apart)
         assert peers["after"] == list(range(count)), "a failure left processes out of step"

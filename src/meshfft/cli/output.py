@@ -217,7 +217,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 def describe(error: Exception) -> str:
     if isinstance(error, MemoryError):
-        return f"out of memory ({error}): use more devices or --precision float32"
+        line = " ".join(str(error).split())
+        return line if ": " in line else f"out of memory ({line}): use more devices or --precision float32"
     if isinstance(error, FileExistsError) and "overwrite it" in str(error):
         return str(error).replace("overwrite it", "replace it with --overwrite")
     if isinstance(error, OSError) and error.strerror:

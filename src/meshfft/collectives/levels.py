@@ -33,8 +33,10 @@ def wire_name(wire: WireLike) -> str:
     """One hashable name for both wires, as "outer=int16"; the wire's own if they are equal."""
     if not isinstance(wire, Mapping):
         return wire
-    if len(wire) in (0, 2) and wire.get("inner") == wire.get("outer"):
-        return wire.get("outer", EXACT.name)
+    if not wire:
+        return EXACT.name
+    if wire.keys() == {*Wires._fields} and wire["inner"] == wire["outer"]:
+        return wire["outer"]
     return ",".join(f"{level}={name}" for level, name in wire.items())
 
 

@@ -12,12 +12,14 @@ from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from ..layout.placement import devices_along, varies_over, varying
 from ..numerics.chunks import Total
+from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Planes, like, split
-from .wires import EXACT, Coded, Wire, carried, form_of
+from .wires import EXACT, Coded, Wire, carried, form_of, wire_of
 
 Shard = TypeVar("Shard")
 T = TypeVar("T")
@@ -31,7 +33,7 @@ def one_shuffle(
     *,
     two_way: bool = False,
     prefetch: bool = True,
-    wire: Wire = EXACT,
+    wire: str | Wire = EXACT,
 ) -> Total:
     """The paper's one-shuffle scheme: a sum over the p shards of a ring,
     inside `shard_map`.
@@ -53,13 +55,15 @@ def one_shuffle(
         two_way: send both ways around the ring at once.
         prefetch: fetch the next shard while the held one is used. False: as
             lines 7 and 8 of Algorithm 1, permute, then use.
-        wire: encoding, done once, of a shard that is an array or (re, im).
+        wire: name of the encoding, as in `fftn`, done once, of a shard that is
+            an array or (re, im).
 
     Returns:
         On each device, the sum that its own `term` gives.
 
     Raises:
-        ValueError: two_way without prefetch: Algorithm 1 sends one way.
+        ValueError: two_way without prefetch: Algorithm 1 sends one way; an
+            unknown wire, or one without the shard's range.
 
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", IV-B.
 
@@ -72,6 +76,8 @@ def one_shuffle(
     """
     if two_way and not prefetch:
         raise ValueError("two_way=True goes with prefetch=True only: Algorithm 1 sends one way")
+    if not isinstance(wire, Wire):
+        wire = wire_of(wire, np.dtype(real_dtype(jax.tree.leaves(shard)[0].dtype)))
 
     def add(total: Total | None, first: tuple[Shard, Array], *rest: tuple[Shard, Array]) -> Total:
         total = _plus(total, term(*first))

@@ -192,7 +192,7 @@ def _reopen(path: Path) -> FlatSink:
 
 def _check(_: Path, header: Header) -> None:
     shape, affine = header.shape, header.affine
-    if len(shape) > MOST_DIMENSIONS or max(shape) > MOST_SIZE:
+    if len(shape) > MOST_DIMENSIONS or max(shape, default=1) > MOST_SIZE:
         most = f"of at most {MOST_DIMENSIONS} dimensions of {MOST_SIZE}"
         raise ValueError(f"shape {shape} is more than NIfTI has room for, an array {most}: write .npy or .zarr")
     if affine is not None:

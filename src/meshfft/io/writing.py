@@ -103,10 +103,12 @@ def header_of(
 ) -> Header:
     """`kind` is a suffix, by default that of `path`.
 
-    Raises ValueError if the format cannot hold such an array, type of numbers, or name.
+    Raises ValueError if the array is empty, or the format cannot hold its shape, type of numbers or name.
     """
     shape, number, kind = tuple(shape), np.dtype(dtype).newbyteorder("="), kind or suffix_of(path)
     format = _format_of(kind)
+    if 0 in shape:
+        raise ValueError(f"the array has shape {shape}, without numbers: there is nothing to write")
     if number not in DTYPES:
         raise ValueError(f"the array is of {number}: give one of integers, real or complex numbers")
     if number.char in format.lacks:

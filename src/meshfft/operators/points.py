@@ -97,6 +97,7 @@ class Points:
         out (scipy.signal.zoom_fft at fs=1).
         """
         m = _check_line("zoom", m, f0=f0, f1=f1)
+        f0, f1 = (f if isinstance(f, Tracer) else float(f) for f in (f0, f1))  # their own type may be too narrow
         return _points(_line(f0, (f1 - f0) / m, m), None, "turns")
 
     @staticmethod

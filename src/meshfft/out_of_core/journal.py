@@ -30,7 +30,8 @@ from ..layout.storage import Sliceable
 from .tiles import Passes
 
 RUN, DONE = "run.json", "done"
-NAMES = re.compile(rf"\.?({RUN}|{DONE})(\.\d+-\w+\.partial)?|pass-\d+({'|'.join(results())})")
+_PARTS, _PASSES = ("|".join(map(re.escape, names)) for names in ((RUN, DONE), results()))
+NAMES = re.compile(rf"\.?({_PARTS})(\.\d+-\w+\.partial)?|pass-\d+({_PASSES})")  # only such files are deleted
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 BUDGETS = ("budget", "device_budget")
 INODE = "inode"
