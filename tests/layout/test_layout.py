@@ -8,6 +8,7 @@ from hypothesis import given
 from jax.sharding import PartitionSpec as P
 from strategies import Case, cases
 
+from meshfft.layout.elements import _counted
 from meshfft.layout.layout import Cut, Layout, from_spec
 
 
@@ -73,3 +74,9 @@ def test_labels_read_as_in_the_literature() -> None:
     assert layout.label(frozenset({1})) == "A[X_xy, Y', Z]"
     assert from_spec((8,), {"rows": 2}, P("rows")).label() == "A[X_rows]"
     assert len(set(itertools.chain(from_spec((1,) * 8, {}, None).label()))) > 8
+
+
+def test_positions_that_32_bits_do_not_count_are_refused() -> None:
+    """Catches positions that turn negative: JAX makes an int32 of 2^31 without an error."""
+    with pytest.raises(ValueError, match="over 2147483648 positions, which 32 bits do not count: split it in two"):
+        _counted(from_spec((2**32,), {"x": 2}, P("x")).starts(0))

@@ -380,3 +380,14 @@ def test_search_time_is_bounded_and_any_order_is_never_dearer() -> None:
         )
         price = [sum(map(p.machine.price, p.walk.works(8, p.machine.chip))) for p in (natural, free)]
         assert price[1] <= price[0] * (1 + 1e-9)
+
+
+def test_a_plan_never_rounds_wide_data_unasked(x64: None) -> None:
+    """Catches float64 computed in single precision, as the plan's default type, without a word."""
+    x, plan = np.ones((8, 8)), mf.plan((8, 8))
+    for call in (plan, jax.jit(plan), jax.grad(lambda x: abs(plan(x)).sum()), plan.inverse, plan.solve):
+        with pytest.raises(TypeError, match=r"float64, and the plan computes in complex64: make .* dtype='float64'"):
+            call(x)
+    assert mf.plan((8, 8), dtype=x.dtype)(x).dtype == np.complex128
+    for precision in ("float32", 1e-5):
+        assert mf.plan((8, 8), precision=precision)(x).dtype == np.complex64

@@ -17,7 +17,7 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from ..numerics.split_complex import B
-from .layout import AnyMesh, Cuts, Layout, line_shape
+from .layout import LIMIT, AnyMesh, Cuts, Layout, line_shape
 from .placement import devices_along, reshard, varying, without_padding
 
 Dims = tuple[int, ...]
@@ -87,8 +87,14 @@ def positions(layout: Layout, dim: int, limit: int) -> tuple[Array, Array]:
     """Global indices of this device's block along a dimension, and which are data below `limit`."""
     index = lax.axis_index(layout.axes[dim]) if layout.axes[dim] else 0
     offsets = jnp.arange(layout.block[dim], dtype=jnp.int32)
-    at = jnp.asarray(layout.starts(dim), jnp.int32)[index] + offsets
-    return at, (offsets < jnp.asarray(layout.counts(dim), jnp.int32)[index]) & (at < limit)
+    at = _counted(layout.starts(dim))[index] + offsets
+    return at, (offsets < _counted(layout.counts(dim))[index]) & (at < limit)
+
+
+def _counted(table: np.ndarray) -> Array:
+    if table.max(initial=0) >= LIMIT:
+        raise ValueError(f"a dimension has over {table.max()} positions, which 32 bits do not count: split it in two")
+    return jnp.asarray(table, jnp.int32)
 
 
 def cleared(block: B, layout: Layout, dim: int, limit: int) -> B:
@@ -170,7 +176,7 @@ def sliced(stored: Array, layout: Layout, mapped: frozenset[str], entries: tuple
 def _moved(stored: Array, layout: Layout, dim: int, rows: range, mapped: frozenset[str], mesh: AnyMesh) -> Array:
     after, axes = layout.resize(dim, len(rows)), layout.axes[dim]
     tables = layout.starts(dim), layout.counts(dim), after.starts(dim), after.counts(dim)
-    starts, counts, targets, kept = (jnp.asarray(table, jnp.int32) for table in tables)
+    starts, counts, targets, kept = map(_counted, tables)
     hops = _hops(layout, after, dim, rows)
 
     def body(block: Array) -> Array:

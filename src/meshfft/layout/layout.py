@@ -209,8 +209,6 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     if isinstance(spec, PartitionSpec) and (spec.unreduced or spec.reduced):
         axes = ", ".join(sorted(spec.unreduced | spec.reduced))
         raise ValueError(f"spec {spec} has unreduced or reduced axes ({axes}): jax.reshard to one without them first")
-    if max(shape, default=0) >= LIMIT:
-        raise ValueError(f"a dimension has {max(shape)} positions, which 32 bits do not count: fold it into two")
     entries = [_axes_of(entry) for entry in (spec or ())]
     shown = spec_of(entries)
     if len(entries) > len(shape):

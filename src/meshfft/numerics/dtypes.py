@@ -246,6 +246,13 @@ def check_fits(values: np.ndarray) -> None:
         raise OverflowError(f"the array has {max(ends, key=abs)}, which 32 bits do not hold: {remedy}")
 
 
+def check_planned(given: np.dtype, planned: np.dtype, precision: Precision) -> None:
+    """Raises TypeError for data of 64 bits that a plan of 32 would round without a word."""
+    if complex_dtype(given, precision).itemsize > planned.itemsize:
+        remedy = f"make the plan with dtype={str(given)!r}, or with precision='float32' to round the array"
+        raise TypeError(f"the array is {given}, and the plan computes in {planned}: {remedy}")
+
+
 def wide_types() -> bool:
     return bool(jax.dtypes.canonicalize_dtype("complex128") == np.complex128)
 

@@ -16,7 +16,7 @@ from ..layout.placement import needs_anchor
 from ..layout.reading import fitted, mesh_here
 from ..machine.machine import Machine, Seconds, Work
 from ..machine.topology import mesh_as
-from ..numerics.dtypes import Dot, real_dtype
+from ..numerics.dtypes import Dot, check_planned, real_dtype
 from ..numerics.units import quantity
 from ..operators.operands import OperandSource
 from ..operators.points import Points
@@ -279,8 +279,7 @@ class Plan:
         mesh_here(self.mesh, walk.start, walk.end)
         arrays = self._fitted(walk.start, x)
         if walk.real and (len(arrays) == 2 or arrays[0].dtype.kind == "c"):
-            given = "two planes" if len(arrays) == 2 else arrays[0].dtype
-            raise TypeError(f"the plan takes a real array, this is {given}: give its real part")
+            raise TypeError("the plan takes a real array, this one is complex: give its real part")
         if donate:
             check_donated(arrays, walk, self.dtype, is_planes(x))
         mesh = self._mesh_of(arrays[0])
@@ -289,11 +288,12 @@ class Plan:
         return formed(applied(arrays, walk, self.sources, *where, donate))
 
     def _fitted(self, layout: Layout, x: AnyArray) -> tuple[AnyStored, ...]:
-        return tuple(fitted(part, layout, self.mesh) for part in parts(x))
+        arrays = tuple(fitted(part, layout, self.mesh) for part in parts(x))
+        check_planned(arrays[0].dtype, self.dtype, self.options.precision)
+        return arrays
 
     def _mesh_of(self, x: AnyStored) -> AnyMesh | None:
-        """The plan's mesh, also inside a caller's shard_map; the array's if the plan's is described."""
-        mesh = mesh_here(self.mesh)
+        mesh = mesh_here(self.mesh)  # inside a caller's shard_map, too
         return jax.typeof(stored_of(x)).sharding.mesh if needs_anchor(mesh) else mesh
 
 
