@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 HOUSE = """
 .: extras stacks / atomic / kept
 numerics: units split_complex / chunks dtypes phases / slices / products / tiles
-layout: in_flight layout / memory moves placement / elements / padded_numpy / padded_array / storage / reading
+layout: in_flight layout / memory moves placement / batches elements / padded_numpy / padded_array / storage / reading
 machine: chip torus / chips network / machine machine_file / topology
 collectives: bins processes words / wires / all_to_all levels ring
 operators: matrices / trig inverses / transform / lowest points / conjugate_gradients operands

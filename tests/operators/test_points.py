@@ -86,9 +86,9 @@ def test_zoom_far_from_zero_keeps_its_steps() -> None:
     f0, f1, m = 0.123456789, 0.123456789 + 2.0**-20, 2**20
     exact = f0 + (np.arange(m) * np.longdouble(f1 - f0) / m)
     assert np.abs(Points.zoom(f0, f1, m).in_turns - exact).max() <= 2.0**-54
-    narrow = np.float32(0.1), jax.numpy.float32(0.3)
-    points = Points.zoom(*map(float, narrow), 1000)
-    assert np.array_equal(Points.zoom(*narrow, 1000).in_turns, points.in_turns), "steps in their own type"
+    first, last = np.float32(0.1), jax.numpy.float32(0.3)
+    points = Points.zoom(float(first), float(last), 1000)
+    assert np.array_equal(Points.zoom(first, last, 1000).in_turns, points.in_turns), "steps in their own type"  # type: ignore[arg-type]
 
 
 @pytest.mark.quick(2)

@@ -9,6 +9,7 @@ takes its rows. Invariant: NaN makes NaN, as in NumPy; padding stays zero; nothi
 import functools
 import math
 import operator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -130,12 +131,36 @@ def _entry(one: object, n: int) -> range | int:
         at = operator.index(one)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(
-            f"index {one!r} is no integer, slice, '...' or None, the indices that a padded array takes: use "
-            "y.where(condition, other), or mf.gather(y), which brings it to the host"
+            f"index {one!r} is no integer, slice, '...' or None, nor one array of integers beside ':', the indices "
+            "that a padded array takes: use y.where(condition, other), or mf.gather(y), which brings it to the host"
         ) from None
     if not -n <= at < n:
         raise IndexError(f"index {at} is out of range for a dimension of {n}")
     return at % n
+
+
+def array_entry(index: object, layout: Layout) -> tuple[int, Array | np.ndarray] | None:
+    """The dimension and values of one array of integers, or one traced integer, beside ':' and '...' alone."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    at = [j for j, one in enumerate(given) if isinstance(one, jax.Array | np.ndarray | list) and _is_array(one)]
+    if len(at) != 1 or any(one is not Ellipsis and one != slice(None) for one in given[: at[0]] + given[at[0] + 1 :]):
+        return None
+    values: Any = np.asarray(given[at[0]]) if isinstance(given[at[0]], list) else given[at[0]]
+    dots = [j for j, one in enumerate(given) if one is Ellipsis]
+    dim = at[0] - len(given) + layout.ndim if dots and dots[0] < at[0] else at[0]
+    if len(dots) > 1 or len(given) - len(dots) > layout.ndim or not jnp.issubdtype(values.dtype, jnp.integer):
+        return None
+    if layout.cuts[dim]:
+        what = f"axis {dim} is cut by {', '.join(layout.axes[dim])}, and an array of indices takes an uncut dimension"
+        raise ValueError(f"{what}: use slices, or y.where(condition, other)")
+    n = layout.shape[dim]
+    if not isinstance(values, jax.core.Tracer) and not ((-n <= values) & (values < n)).all():
+        raise IndexError(f"an index from {values.min()} to {values.max()} is out of range for a dimension of {n}")
+    return dim, values
+
+
+def _is_array(one: Any) -> bool:
+    return isinstance(one, jax.core.Tracer) or np.ndim(one) > 0
 
 
 def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, ...]) -> None:

@@ -5,7 +5,7 @@ Invariant: padding is zero in values and gradients, so sums, norms and dot produ
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, overload
 
 import jax
@@ -15,9 +15,10 @@ from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from jax.typing import ArrayLike, DTypeLike
 
+from .batches import Origin, check_stored, lead_of
 from .elements import broadcast, extended, single_cut
 from .layout import AnyMesh, Layout, axis_sizes, from_spec, mapped_axes
-from .padded_numpy import NumpyFace
+from .padded_numpy import REMEDY, NumpyFace
 from .placement import local_slice, reshard, to_host, without_padding
 
 
@@ -63,7 +64,7 @@ class PaddedArray(NumpyFace):
         else:
             shown = getattr(self.sharding, "spec", ())[:more]  # under Auto axes a traced array shows none
             layout = from_spec(stored[:more], axis_sizes(self.home), shown) + layout
-        _check_stored(stored, layout)
+        check_stored(stored, layout)
         return layout
 
     @property
@@ -138,7 +139,7 @@ class PaddedArray(NumpyFace):
         if not same:
             here = jax.sharding.get_abstract_mesh()
             result = reshard(result, here if mapped_axes(here) else self.mesh, layout.spec)
-        lead = max((x.lead for x in alike), key=lambda lead: lead.ndim)
+        lead = lead_of([(x.lead, x.stored) for x in alike])
         return type(self)(self._masked(result, layout), lead + layout, self.home)
 
     def like(self, stored: Array) -> "PaddedArray":
@@ -162,6 +163,8 @@ class PaddedArray(NumpyFace):
         return padded(stored, layout, self.home, self)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        if isinstance(self.stored, jax.core.Tracer):
+            raise TypeError(f"inside jit this is {REMEDY}")
         if copy is False:
             raise ValueError("a padded array is gathered into a new one: leave copy=False out")
         return np.asarray(gather(self), dtype)
@@ -184,8 +187,21 @@ class LaidOut(PaddedArray):
     """A PaddedArray whose results keep their layout even without padding."""
 
 
+def _flatten(y: PaddedArray) -> tuple[tuple[Array], Origin]:
+    return (y.stored,), Origin(y.full_layout, y.home, y.stored)
+
+
+def _flatten_with_keys(y: PaddedArray) -> tuple[tuple[tuple[jax.tree_util.GetAttrKey, Array]], Origin]:
+    return ((jax.tree_util.GetAttrKey("stored"), y.stored),), _flatten(y)[1]
+
+
+def _unflatten(kind: type[PaddedArray], origin: Origin, leaves: Iterable[Array]) -> PaddedArray:
+    (stored,) = leaves
+    return kind(stored, origin.layout, origin.home)
+
+
 for _kind in (PaddedArray, LaidOut):
-    jax.tree_util.register_dataclass(_kind, data_fields=("stored",), meta_fields=("full_layout", "home"))
+    jax.tree_util.register_pytree_with_keys(_kind, _flatten_with_keys, functools.partial(_unflatten, _kind), _flatten)
 AnyStored = Array | PaddedArray
 OnePlane = ArrayLike | PaddedArray
 AnyArray = OnePlane | tuple[Any, ...]  # an array, or planes
@@ -250,20 +266,6 @@ def mapped(function: Callable[..., Array], first: AnyStored, *others: AnyStored)
 
 
 _without_padding = jax.jit(without_padding, static_argnums=(1, 2))
-
-
-def _check_stored(stored: tuple[int, ...], layout: Layout) -> None:
-    """Raises ValueError for what `vmap` made along another dimension than the first, or a Jacobian, if that shows."""
-    inside = layout.within(mapped_axes(jax.sharding.get_abstract_mesh()))
-    axes = [axis for axes in layout.axes for axis in axes]
-    twice = next((axis for axis in axes if axes.count(axis) > 1), None)
-    if stored in (layout.storage, inside) and twice is None:
-        return
-    wrong = f"is stored as {inside}, this one as {stored}" if twice is None else f"would be cut twice by axis {twice!r}"
-    raise ValueError(
-        f"a padded array of shape {layout.shape} {wrong}: let vmap take and leave leading dimensions only, change "
-        "stored arrays by y.map(...), and take Jacobians of functions of y.stored"
-    )
 
 
 def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:

@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from .elements import check_slices, emptied, entries_of, layout_of, reduced, sliced, without
+from .elements import array_entry, check_slices, emptied, entries_of, layout_of, reduced, sliced, without
 from .in_flight import in_turn
 from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
 
@@ -25,6 +25,7 @@ REMEDY = (
     "brings it to the host"
 )
 _reduced = jax.jit(reduced, static_argnums=(1, 2, 3, 4, 5))
+_taken = jax.jit(lambda stored, at, dim: stored[(slice(None),) * dim + (at,)], static_argnums=2)
 _sliced = jax.jit(sliced, static_argnums=(1, 2, 3, 4))
 
 
@@ -171,7 +172,8 @@ class NumpyFace:
         return self._with(*(y, emptied(layout, dims)) if keepdims else without(y, emptied(layout, dims), dims))
 
     def __getitem__(self, index: object) -> Array | Self:
-        """Basic slices: integers, slices, `...` and None.
+        """Basic slices: integers, slices, `...` and None; or one array of
+        integers, or traced integer, along an uncut dimension, as in JAX.
 
         Returns:
             The rest, cut by the same mesh axes: a PaddedArray if these do not
@@ -179,6 +181,13 @@ class NumpyFace:
             its rows; an integer along a cut dimension takes a psum.
         """
         layout, mapped = self.layout, self._mapped()
+        if taken := array_entry(index, layout):
+            dim, values = taken
+            if not np.size(values):
+                return self[(slice(None),) * dim + (slice(0),)]
+            before, behind = layout.along(range(dim)), layout.along(range(dim + 1, layout.ndim))
+            stored = in_turn(_taken, self.stored, values, dim)
+            return self._with(stored, before + Layout(np.shape(values), ((),) * np.ndim(values)) + behind)
         entries = entries_of(index, layout.shape)
         check_slices(layout, mapped, entries)
         ended = layout_of(layout, entries)

@@ -23,6 +23,13 @@ def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
     return axes_of(mesh, AxisType.Explicit)
 
 
+def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:
+    """True for one mesh, or for a mesh and its description, which is all that eager `grad` and `vmap` show."""
+    if isinstance(a, Mesh) == isinstance(b, Mesh):
+        return a == b
+    return getattr(a, "abstract_mesh", a) == getattr(b, "abstract_mesh", b)
+
+
 def with_axes(mesh: AnyMesh, kind: AxisType) -> AbstractMesh:
     known = mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
     kinds = (kind,) * len(known.axis_names)

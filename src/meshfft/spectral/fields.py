@@ -227,13 +227,6 @@ def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> 
     return local_slice(line, dim, layout.cuts[dim], mapped_axes(mesh_here(mesh)))
 
 
-def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:
-    """True for one mesh, or for a mesh and its description, which is all that eager `grad` and `vmap` show."""
-    if isinstance(a, Mesh) == isinstance(b, Mesh):
-        return a == b
-    return getattr(a, "abstract_mesh", a) == getattr(b, "abstract_mesh", b)
-
-
 def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     sharding = NamedSharding(mesh, spec)
     if isinstance(mesh, Mesh):  # gradients stay on the mesh: inside `jit` no array may be elsewhere

@@ -20,6 +20,7 @@ from ..collectives.bins import PerDim, binned
 from ..functions.calls import Ints
 from ..layout.memory import Room, check_held, host, room
 from ..layout.padded_array import AnyArray, AnyStored, stored_of
+from ..layout.placement import same_mesh
 from ..numerics.dtypes import promoted, real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import is_integer, reals
@@ -28,7 +29,7 @@ from ..plans.options import SpectrumHow, options_of, spelled
 from ..plans.plan import Plan
 from ..plans.request import received
 from .elliptic import squares
-from .fields import Lengths, check_all_mapped, field, harmonics, in_one, joined, periods, same_mesh, seen
+from .fields import Lengths, check_all_mapped, field, harmonics, in_one, joined, periods, seen
 
 MOST = 2**20  # most bins by default
 BIN_BYTES = 32  # on each device: edge, middle, three sums and temporaries
