@@ -1,5 +1,6 @@
 """`meshfft transform --memory`: passes over the disk, tiles that are kept, and refused memory limits."""
 
+import errno
 import json
 import os
 import re
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray
 from commands import call, forbid, refused, values
 from reference import error
 from typer.testing import CliRunner
@@ -80,6 +82,37 @@ def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert "mesh {'x': 2}, this one has {'x': 1}: give the same" in refused(*words[:4], "1", *words[5:], "--resume")
     assert "that of the unfinished run, of 2 devices a process, as --mesh 2" in refused(*words[:3], "--resume")
     assert re.search(r"2 of \d+ tiles are done; [\d.]+ kB to read", call(*words, "--resume"))
+
+
+def test_a_full_disk_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches an error in the middle without the way to continue, and that advice before anything was done."""
+    np.save("a.npy", values())
+    words, done = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"], list[int]()
+
+    def full(*_: Any) -> None:
+        done.append(1)
+        if len(done) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        add(*_)
+
+    add = journal.Journal.add
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "add", full)
+        result = CliRunner().invoke(app, words)
+    said = [line for line in result.stderr.splitlines() if line]
+    assert result.exit_code == 2 and "No space left" in said[-1] and len(said) == 2
+    assert re.search(r"stopped: 2 of \d+ tiles kept beside b\.zarr: the same command with --resume continues", said[0])
+    assert "stopped" not in refused(*words), "an unfinished run is refused before it begins"
+    assert "2 of" in call(*words, "--resume")
+
+
+def test_missing_values_leave_nothing_behind() -> None:
+    """Catches finished tiles of a source that has to be changed, after which no run can take them up."""
+    holes = values(np.float32)
+    holes[-1, -1, -1] = np.nan
+    xarray.Dataset({"t": (("z", "y", "x"), holes)}).to_netcdf("a.nc")
+    assert "has missing values (nan)" in refused("transform", "a.nc", "b.zarr", "--mesh", "2", "--memory", "9kB")
+    assert os.listdir() == ["a.nc"]
 
 
 def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:

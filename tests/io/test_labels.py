@@ -55,9 +55,10 @@ def opened(path: Path) -> Any:
     return xr.open_dataset(path, engine="netcdf4", auto_complex=True)
 
 
-def transform(*words: Any) -> None:
+def transform(*words: Any) -> str:
     found = CliRunner().invoke(app, ["transform", *map(str, words)])
     assert found.exit_code == 0, found.output
+    return found.stdout
 
 
 def refused(*words: Any) -> str:
@@ -143,9 +144,10 @@ def test_passes_write_the_same_dataset(tmp_path: Path, target: str) -> None:
 def test_positions_without_a_regular_spacing(tmp_path: Path) -> None:
     """Catches positions kept on a dimension of frequencies, and a spacing made up for them."""
     dataset = xr.Dataset({"t": (("y", "x"), VALUES[0])}, coords={"x": ("x", np.arange(8.0) ** 2, {"units": "m"})})
-    transform(written(tmp_path / "a3.zarr", dataset), tmp_path / "b.zarr", "--mesh", "1")
+    said = transform(written(tmp_path / "a3.zarr", dataset), tmp_path / "b.zarr", "--mesh", "1")
     with xr.open_zarr(tmp_path / "b.zarr") as found:
         assert found.t.dims == ("y", "x") and not found.coords
+    assert "It leaves out coordinates without a regular spacing: x." in said
     with open_array(tmp_path / "a3.zarr") as source:
         assert (source.units, source.spacing) == (("", ""), (1.0, 1.0))
 
@@ -187,6 +189,30 @@ def test_packed_numbers_are_unpacked(tmp_path: Path, name: str) -> None:
         assert source.dtype == np.float64
         np.testing.assert_allclose(source[...], VALUES[0], atol=0.0051)
     assert "has missing values (-9999)" in refusal(tmp_path / "holes" / name)
+
+
+@pytest.mark.parametrize("name", ["a2.zarr", "a3.zarr", "a.nc"])
+def test_nan_marks_missing_values(tmp_path: Path, name: str) -> None:
+    """Catches a spectrum of NaN alone: NaN is xarray's own mark, and no number equals it."""
+    path = written(tmp_path / name, xr.Dataset({"t": (("time", "y", "x"), np.where(VALUES > 1, np.nan, VALUES))}))
+    assert "has missing values (nan)" in refusal(path)
+    whole = written(tmp_path / f"whole-{name}", xr.Dataset({"t": (("time", "y", "x"), VALUES)}))
+    with open_array(whole) as source:
+        np.testing.assert_array_equal(source[...], VALUES)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "i4", "u4", "i8", "u8"])
+def test_numbers_that_netcdf_never_wrote_are_missing(tmp_path: Path, dtype: str) -> None:
+    """Catches NetCDF's default marks transformed as numbers, 1e37 among them: no attribute names them."""
+    netcdf = pytest.importorskip("netCDF4")
+    for name, rows in (("holes.nc", 6), ("whole.nc", 8)):
+        with netcdf.Dataset(tmp_path / name, "w") as file:
+            for dim, size in (("y", 8), ("x", 4)):
+                file.createDimension(dim, size)
+            file.createVariable("t", dtype, ("y", "x"))[:rows] = 1
+    assert "has missing values (" in refusal(tmp_path / "holes.nc")
+    with open_array(tmp_path / "whole.nc") as source:
+        assert source.dtype == dtype and (source[...] == 1).all()
 
 
 @pytest.mark.parametrize("name", ["a2.zarr", "a3.zarr"])

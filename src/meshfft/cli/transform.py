@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 import meshfft
 
 from ..collectives.processes import together
-from ..io import Record, Source, check_disjoint, identity, labelled, open_array, record_of, write_array
+from ..io import Record, Source, check_disjoint, identity, labelled, left_out, open_array, record_of, write_array
 from ..io.writing import check_room, header_of
 from ..layout.layout import Layout
 from ..layout.memory import device_bytes, give_back_memory, peak_resident
@@ -143,7 +143,8 @@ def _check(flags: Flags) -> None:
 def _prepared(flags: Flags, array: Source) -> Prepared:
     options, mesh = flags.plan_options(array), start_mesh(flags.mesh_sizes(array))
     precision = options.get("precision") or "default"
-    if is_wide(precision) or (precision == "default" and array.dtype in (np.float64, np.complex128)):
+    wide = array.dtype.itemsize >= (16 if array.dtype.kind == "c" else 8)
+    if is_wide(precision) or (precision == "default" and wide):
         jax.config.update("jax_enable_x64", True)
     plan = _planned(flags, options, mesh, array.dtype)
     agree({"this plan": str(plan)})
@@ -252,11 +253,12 @@ def _in_passes(job: Prepared) -> Made:
     with flags.files.progress((todo.read_bytes + todo.written_bytes) // jax.process_count()) as progress:
         try:
             run_passes(passes, job.array, flags.target, report=progress.advance, begin=begin, **how)
-        except KeyboardInterrupt:
-            left = left_of(passes, flags.target)
-            kept = f"{left.done} of {left.tiles} tiles kept beside {flags.target}"
-            if jax.process_index() == 0:
-                warn(f"meshfft: interrupted: {kept}: the same command with --resume continues")
+        except (KeyboardInterrupt, OSError) as error:
+            by_user = isinstance(error, KeyboardInterrupt)
+            if jax.process_index() == 0 and (by_user or baseline):  # an earlier error left all as it was
+                left, what = left_of(passes, flags.target), "interrupted" if by_user else "stopped"
+                kept = f"{left.done} of {left.tiles} tiles kept beside {flags.target}"
+                warn(f"meshfft: {what}: {kept}: the same command with --resume continues")
             raise
     peak = peak_resident()
     job.say(f"Peak memory {quantity(peak, 'B')}, {quantity(peak - baseline, 'B')} more than at the start.")
@@ -280,6 +282,8 @@ def _passes(job: Prepared) -> Passes:
 def _finish(job: Prepared, facts: Mapping[str, object], timings: list[PartTime]) -> None:
     flags, (layout, dtype) = job.flags, job.ends[1]
     wrote = f"Wrote {flags.target}: {dtype} {' x '.join(map(str, layout.shape))}."
+    if names := left_out(job.array.labels, job.record):
+        wrote += f"\nIt leaves out coordinates without a regular spacing: {', '.join(names)}."
     if flags.plot is not None:
         with open_array(flags.target) as spectrum:
             planes = central_planes(spectrum.shape, job.plan.transform.dims)

@@ -6,6 +6,7 @@ from . import nifti as nifti
 from . import zarr as zarr
 from .ismrmrd import read_scan as read_scan
 from .labels import labelled as labelled
+from .labels import left_out as left_out
 from .record import Record as Record
 from .record import inverse_options as inverse_options
 from .record import record_of as record_of

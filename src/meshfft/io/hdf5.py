@@ -30,6 +30,10 @@ SUM_BYTES = 4
 INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of dimension scales
 ONLY_A_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 NETCDF = ("_Netcdf4", "_NC", "_nc3")  # prefixes of NetCDF's own attributes
+DEFAULTS = {  # fill values, by type; numbers of one byte have none
+    **dict.fromkeys(("f4", "f8"), 9.969209968386869e36),
+    **{"i2": -(2**15) + 1, "i4": -(2**31) + 1, "i8": -(2**63) + 2, "u2": 2**16 - 1, "u4": 2**32 - 1, "u8": 2**64 - 2},
+}
 HIDDEN = "_nc4_non_coord_"  # prefix of an array with the name of a dimension
 
 
@@ -50,7 +54,7 @@ def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
         check_numbers(path, array.shape, array.dtype)
         name, read = array.name.strip("/"), _reader(path, array)
         source = source_of(path, array.shape, array.dtype, read, check, chunk=array.chunks, name=name)
-        yield described(source, _labels(path, array), _attributes(array))
+        yield described(source, _labels(path, array), _unwritten(array) | _attributes(array))
 
 
 def named(path: Path, group: "h5py.Group", name: str) -> "h5py.Dataset | None":
@@ -248,6 +252,12 @@ def _plain(value: object) -> object:
     if isinstance(value, np.number):
         return value.item() if value.dtype.kind in "iuf" else None
     return value if isinstance(value, str) else None
+
+
+def _unwritten(array: "h5py.Dataset") -> dict[str, object]:
+    """NetCDF's default mark of a number that was never written, which no attribute names."""
+    default = DEFAULTS.get(array.dtype.newbyteorder("=").str[1:])
+    return {} if default is None or array.fillvalue != array.dtype.type(default) else {"_FillValue": default}
 
 
 def _last(array: "h5py.Dataset") -> str:

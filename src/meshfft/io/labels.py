@@ -87,6 +87,14 @@ def labelled(record: Record, labels: Labels | None) -> Record:
     return dataclasses.replace(record, dimensions=dimensions, labels=result)
 
 
+def left_out(labels: Labels | None, record: Record | None) -> list[str]:
+    """The coordinates of positions that a result has lost."""
+    if labels is None or record is None or record.labels is None:
+        return []
+    kept = {one.name for one in record.labels.coordinates}
+    return [one.name for one in labels.coordinates if one.name not in kept]
+
+
 def _transformed(one: Coordinate, record: Record, axis: int) -> Coordinate | None:
     n, (_, unit, spacing), before = record.out_shape[axis], record.dimensions[axis], _before(one)
     trig = record.kind in FIRST
@@ -206,7 +214,7 @@ class _Packing(NamedTuple):
     def missing(self, stored: np.ndarray) -> np.ndarray:
         found = np.zeros(stored.shape, bool)
         for mark in self.marks:
-            found |= (stored == mark) | (stored.view(self.meant) == mark)
+            found |= np.isnan(stored) if math.isnan(mark) else (stored == mark) | (stored.view(self.meant) == mark)
         return found
 
     def unpacked(self, stored: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -249,20 +257,23 @@ def _packing(stored: np.dtype, attributes: Mapping[str, object]) -> _Packing:
     scale, offset = (_factor(attributes, name, default) for name, default in zip(PACKED, (1.0, 0.0), strict=True))
     given = [attributes.get(name) for name in MISSING]
     marks = [_number(one) for value in given for one in (value if isinstance(value, list) else [value])]
-    return _Packing(meant, scale, offset, tuple(mark for mark in dict.fromkeys(marks) if mark is not None))
+    known = (mark for mark in dict.fromkeys(marks) if mark is not None)
+    return _Packing(meant, scale, offset, tuple(mark for mark in known if not math.isnan(mark) or stored.kind in "fc"))
 
 
 def _factor(attributes: Mapping[str, object], name: str, default: float) -> float:
     given = attributes.get(name)
     value = default if given is None else given
     number = _number(value[0] if isinstance(value, list) and len(value) == 1 else value)
-    if number is None:
+    if number is None or math.isnan(number):
         raise ValueError(f"its {name} is {str(value)[:40]}, which is no number")
     return number
 
 
 def _number(value: object) -> float | None:
-    """A finite number, or None. xarray stores some as base64 in Zarr format 3."""
+    """A finite number or NaN, else None. Zarr format 2 has the word "NaN"; in format 3 xarray stores some as base64."""
+    if value == "NaN":
+        return math.nan
     if isinstance(value, str):
         try:
             value = struct.unpack("<d", base64.b64decode(value, validate=True))[0]
@@ -270,4 +281,4 @@ def _number(value: object) -> float | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if math.isfinite(value) else None
+    return None if math.isinf(value) else value

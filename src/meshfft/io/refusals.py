@@ -17,6 +17,7 @@ MOST_BYTES = 2**60  # no file system holds a larger array
 CHUNK_LIMIT = 2**30  # a chunk is decoded whole
 CHUNK_BEYOND = 2**26  # up to here a chunk may be larger than its array
 CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # smaller chunks, if more than that, take seconds to look up
+UNREAD = re.compile("not supported|not registered")  # in texts on codecs
 SYSTEM = re.compile(r"(?:os_error_code='|OS error |errno = )(\d+)")  # in texts of tensorstore and HDF5
 
 
@@ -40,6 +41,10 @@ def readable(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno:  # no permission, no space, a failing disk
             raise
         reason = " ".join(str(error).split(" [")[0].split())[:300] or type(error).__name__
+        if UNREAD.search(reason):
+            raise Refused(
+                f"{path} is stored in a way that is not read ({reason}): store it without filters, with zstd or gzip"
+            ) from error
         raise ValueError(
             f"{path} cannot be read, it is damaged or cut short ({reason}): make or copy it again"
         ) from error

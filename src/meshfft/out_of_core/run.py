@@ -26,6 +26,7 @@ from ..atomic import files_in, put
 from ..collectives.processes import check_alike, on_first, together
 from ..io.grid import LEAST_BYTES, grid_of_tiles
 from ..io.record import Record
+from ..io.refusals import Refused
 from ..io.source import Sink
 from ..io.writing import ReportBytes, check_output, check_room, create_sink, header_of, open_sink
 from ..layout.padded_array import padded
@@ -113,7 +114,12 @@ class _Run:
                 if not done.any():
                     on_first(functools.partial(self._create, number))
                 mine = np.flatnonzero(~done)[jax.process_index() :: jax.process_count()].tolist()
-                together(functools.partial(self._tiles, number, mine))
+                try:
+                    together(functools.partial(self._tiles, number, mine))
+                except Refused:
+                    if number == 0:  # the source has to change, and then nothing resumes
+                        clear(self.journal.folder)
+                    raise
                 if number == 0:
                     together(self._check_source)
             if number > 0:
