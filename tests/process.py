@@ -26,7 +26,7 @@ from jax.sharding import PartitionSpec as P
 from reference import error, noise
 
 import meshfft as mf
-from meshfft.collectives.processes import check_alike, exchange, together
+from meshfft.collectives.processes import check_alike, from_all, together
 from meshfft.layout import placement
 from meshfft.plans.execute import check_steps
 
@@ -155,7 +155,7 @@ def _peers(index: int) -> dict[str, Any]:
 
     told = "é" * 3000
     return {
-        "exchange": exchange({"process": index, "text": "é" * 5000 * index})
+        "exchange": from_all({"process": index, "text": "é" * 5000 * index})
         == {i: {"process": i, "text": "é" * 5000 * i} for i in range(jax.process_count())},
         "all well": together(lambda: fail((), "")),
         "last fails": _said(lambda: together(lambda: fail((jax.process_count() - 1,), "no such\nfile"))),
@@ -166,7 +166,7 @@ def _peers(index: int) -> dict[str, Any]:
         "other names": _said(lambda: check_alike({f"at {index}": 3} if index else {})),
         "same steps": _said(lambda: check_steps("fft X", jax.devices())),
         "other steps": _said(lambda: check_steps(f"fft X, {index}", jax.devices())),
-        "after": [*exchange(index).values()],
+        "after": [*from_all(index).values()],
     }
 
 

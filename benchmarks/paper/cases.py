@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from jax.sharding import AbstractMesh
 
 from meshfft.layout.layout import Layout
-from meshfft.machine.chip import Chip, padded
+from meshfft.machine.chip import Chip, rounded_up
 from meshfft.machine.machine import Seconds, Work
 from meshfft.plans.plan import Plan
 from meshfft.plans.planning import plan, ranked
@@ -131,7 +131,7 @@ def _reordered(layout: Layout, dim: int, chip: Chip) -> Work:
     n, parts = layout.block[dim], layout.parts[dim]
     m, lines = -(-n // parts) * parts, math.prod(layout.block) // n
     return Work(
-        matrix_flops=2 * (2 * 2 * padded(n, chip.side) * padded(m, chip.side) * lines),
+        matrix_flops=2 * (2 * 2 * rounded_up(n, chip.side) * rounded_up(m, chip.side) * lines),
         tier="bf16x6",
         fed_bytes=2 * 3 * (n + m) * lines * REAL,
         memory_bytes=2 * 2 * (n + m) * lines * REAL,  # sums of planes before, and of products after

@@ -9,7 +9,7 @@ The peak counts bfloat16 operations. The ring is the paper's, both ways, along o
 import math
 
 from meshfft.kernels.factors import balanced
-from meshfft.machine.chip import padded
+from meshfft.machine.chip import rounded_up
 
 POINT = 8  # bytes of a complex64
 PASSES = 6  # of bf16x6
@@ -32,7 +32,7 @@ def floor(family: str, n: int) -> dict[str, float]:
     rate = CHIPS * PEAK / PASSES
     if family == "KDFT":
         return {"products": 18 * n**4 / rate, "links": _least_ring_seconds(n)}
-    radices = sum(padded(radix, 128) for radix in balanced(n, 128))
+    radices = sum(rounded_up(radix, 128) for radix in balanced(n, 128))
     return {
         "links": exchange_seconds(n),
         "products": 18 * radices * n**3 / rate,

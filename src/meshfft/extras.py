@@ -33,11 +33,11 @@ def need(module: str, purpose: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         extra = [name for name, modules in EXTRAS.items() if module.split(".")[0] in modules]
-        how = install(extra[0]) if extra else f"install {module}"
+        how = install_hint(extra[0]) if extra else f"install {module}"
         raise ImportError(f"{purpose} needs {module} ({error}): {how}") from error
 
 
-def install(extra: str) -> str:
+def install_hint(extra: str) -> str:
     """How to install an extra; no package index has meshfft."""
     return f'in a clone of meshfft, pip install ".[{extra}]"'
 

@@ -16,7 +16,7 @@ from meshfft.machine.topology import jax_order
 from meshfft.machine.torus import (
     Order,
     Torus,
-    exchange,
+    all_pairs,
     hops,
     loads,
     neighbour_order,
@@ -152,13 +152,13 @@ def test_exchange_on_one_axis(size: int, cores: int) -> None:
 def test_exchange_over_a_whole_torus(shape: tuple[int, ...]) -> None:
     """Catches an all-to-all not of V k / 8 bytes over every link of every axis of k chips, in any order of devices."""
     torus = Torus(shape, (True,) * len(shape), 2)
-    sources, targets = exchange(np.arange(torus.size), (0,))
+    sources, targets = all_pairs(np.arange(torus.size), (0,))
     found = loads(torus, sources, targets, 1 / torus.size)
     for axis, size in enumerate(shape):
         np.testing.assert_allclose(found[axis], 2 * size / 8)
     shuffled = np.random.default_rng(1).permutation(torus.size).reshape(2, -1)
     assert exchange_load(torus, Order.of(shuffled), (1, 0)) == pytest.approx(2 * max(shape) / 8)
-    assert loads(torus, *exchange(shuffled, (1, 0)), 1 / torus.size).max() == pytest.approx(2 * max(shape) / 8)
+    assert loads(torus, *all_pairs(shuffled, (1, 0)), 1 / torus.size).max() == pytest.approx(2 * max(shape) / 8)
 
 
 def test_rings_of_true_neighbours_load_a_block_a_link() -> None:
@@ -189,7 +189,7 @@ def test_rings_and_exchanges_over_several_axes() -> None:
     assert set(zip(sources[:4].tolist(), targets[:4].tolist(), strict=True)) == {(6, 0), (1, 6), (7, 1), (0, 7)}
     back = ring(order, (2, 0), -1)
     assert set(zip(*map(list, back), strict=True)) == set(zip(targets, sources, strict=True))
-    pairs = set(zip(*(side.tolist() for side in exchange(order, (1,))), strict=True))
+    pairs = set(zip(*(side.tolist() for side in all_pairs(order, (1,))), strict=True))
     assert pairs == {p for g in ((0, 2, 4), (1, 3, 5), (6, 8, 10), (7, 9, 11)) for p in itertools.permutations(g, 2)}
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import jax
 import typer
 
-from ..extras import EXTRAS, install, installed, version_of, versions_of
+from ..extras import EXTRAS, install_hint, installed, version_of, versions_of
 from ..kept import cache as keep_in
 from ..kept import own_folder
 from ..layout.memory import available_bytes
@@ -140,7 +140,7 @@ def _mark(figure: Figure) -> str:
 
 def _extra(name: str, modules: dict[str, bool]) -> str:
     missing = ", ".join(module for module, there in modules.items() if not there)
-    return f"{missing} missing: {install(name)}" if missing else f"installed: {', '.join(modules)}"
+    return f"{missing} missing: {install_hint(name)}" if missing else f"installed: {', '.join(modules)}"
 
 
 for command in (transform, nufft, reconstruct, plan, profile, measure, info):

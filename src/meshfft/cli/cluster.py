@@ -21,7 +21,7 @@ import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from ..atomic import unfinished
-from ..collectives.processes import PeerError, check_alike, exchange, together
+from ..collectives.processes import PeerError, check_alike, from_all, together
 from ..extras import versions_of
 from ..io import check_disjoint, check_output
 from ..layout.memory import available_bytes, device_bytes
@@ -236,7 +236,7 @@ def check_virtual(count: int, flag: str) -> None:
 
 
 def check_run(peak_bytes: int, devices: Sequence[jax.Device]) -> None:
-    hosts = [*exchange(socket.gethostname()).values()]
+    hosts = [*from_all(socket.gethostname()).values()]
     together(lambda: check_memory(peak_bytes, devices, hosts.count(socket.gethostname())))
 
 

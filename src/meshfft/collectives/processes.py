@@ -19,7 +19,7 @@ class PeerError(RuntimeError):
     """Another process failed; the text has its number and the reason."""
 
 
-def exchange(value: object, devices: Iterable[jax.Device] | None = None) -> dict[int, Any]:
+def from_all(value: object, devices: Iterable[jax.Device] | None = None) -> dict[int, Any]:
     """The value of every process that has one of the devices (by default all), by process number.
 
     Values are plain JSON. Keep them short: every process gets all.
@@ -59,7 +59,7 @@ def together(work: Callable[[], T], devices: Iterable[jax.Device] | None = None)
         result = work()
     except Exception as error:
         failed = error
-    said = exchange(
+    said = from_all(
         None if failed is None else (" ".join(str(failed).split()) or type(failed).__name__)[:1000], devices
     )
     if failed is not None:
@@ -77,7 +77,7 @@ def on_first(work: Callable[[], T]) -> T | None:
 
 def check_alike(facts: Mapping[str, object]) -> None:
     """Raises ValueError in every process unless all give the same plain values, by name."""
-    said = exchange(facts)
+    said = from_all(facts)
     for process, other in said.items():
         for name in said[0].keys() | other.keys():
             if said[0].get(name) != other.get(name):

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax import block_until_ready as ended
+from jax import Array, block_until_ready
 from jax.core import Tracer
 from jax.sharding import AxisType, Mesh
 
@@ -233,24 +232,26 @@ def _problem(
     """
     report("normal operator", 0, math.nan)
     toeplitz = plan.normal()
-    ended(toeplitz.kernel)
+    block_until_ready(toeplitz.kernel)
     maps, unit_of_maps = (None, 1.0) if maps is None else _of_size_one(maps)
 
     def normal(x: Array) -> Array:
-        product: Array = ended(_combined(maps, toeplitz(_seen(maps, x))))
+        product: Array = block_until_ready(_combined(maps, toeplitz(_seen(maps, x))))
         return product
 
     report("adjoint", 0, math.nan)
-    placed, unit_of_data = _of_size_one(ended(plan.place(values)))
-    right = ended(_combined(maps, plan.adjoint(placed, placed=True)))
+    placed, unit_of_data = _of_size_one(block_until_ready(plan.place(values)))
+    right = block_until_ready(_combined(maps, plan.adjoint(placed, placed=True)))
     units = (unit_of_data, 1 / unit_of_maps)
     problem = LeastSquares(normal, right, jnp.zeros_like(right), len(plan.dims), units)
     if density:
         report("density", 0, math.nan)
-        weights = jnp.expand_dims(ended(plan.density(density)).astype(placed.dtype), tuple(range(placed.ndim - 1)))
+        weights = jnp.expand_dims(
+            block_until_ready(plan.density(density)).astype(placed.dtype), tuple(range(placed.ndim - 1))
+        )
         report("start", 0, math.nan)
-        image = ended(_bare(maps, _combined(maps, plan.adjoint(placed * weights, placed=True))))
-        problem = problem._replace(start=ended(_fitted(image, right, normal(image))))
+        image = block_until_ready(_bare(maps, _combined(maps, plan.adjoint(placed * weights, placed=True))))
+        problem = problem._replace(start=block_until_ready(_fitted(image, right, normal(image))))
     return of_unit(problem) if unit else problem
 
 
@@ -258,7 +259,7 @@ def _of_size_one(x: Array) -> tuple[Array, float]:
     """x / u of size about 1, and the power of two u: squares of 1e-20 or 1e20 leave single precision."""
     size = max(float(jnp.max(jnp.abs(part), initial=0)) for part in split(x))
     unit = 2.0 ** max(-MOST_EXPONENT, min(MOST_EXPONENT, math.frexp(size)[1]))
-    return ended(x * (1 / unit)), unit
+    return block_until_ready(x * (1 / unit)), unit
 
 
 @jax.jit

@@ -18,7 +18,7 @@ import jax
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding
 
-from ..extras import install, installed
+from ..extras import install_hint, installed
 from ..layout.layout import axis_sizes
 from ..layout.padded_array import padded
 from ..machine.chip import Chip
@@ -59,7 +59,7 @@ class Timeline(NamedTuple):
 def devices_of(topology: str) -> list[jax.Device]:
     """The devices of a described TPU pod, such as "v3:32x32" or "2*v5p:2x2x4", in the runtime's order."""
     if not installed("libtpu"):
-        raise ValueError(f"describing TPUs needs their compiler, libtpu: {install('tpu')}")
+        raise ValueError(f"describing TPUs needs their compiler, libtpu: {install_hint('tpu')}")
     slices, _, name = topology.partition("@")[0].rpartition("*")
     many = {"num_slices": int(slices)} if slices.isdecimal() else {}
     try:

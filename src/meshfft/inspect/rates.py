@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..collectives.processes import exchange
+from ..collectives.processes import from_all
 from ..extras import __version__
 from ..kernels.base import flops_of
 from ..layout.layout import axis_sizes
@@ -216,4 +216,4 @@ def _timed(mesh: Mesh, run: Callable[[], Any], runs: int) -> float:
         begun = time.perf_counter()
         jax.block_until_ready(run())
         every.append(time.perf_counter() - begun)
-    return max(exchange(statistics.median(every), mesh.devices.flat).values())
+    return max(from_all(statistics.median(every), mesh.devices.flat).values())

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..atomic import refuse_existing, replacing, scratch
-from ..collectives.processes import exchange, on_first, together
+from ..collectives.processes import from_all, on_first, together
 from ..extras import need
 from ..layout.layout import Layout, dim_name, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
@@ -161,7 +161,7 @@ def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink],
             create(temporary)
             return temporary.name
 
-        shared = path.resolve().with_name(exchange(on_first(begin))[0])
+        shared = path.resolve().with_name(from_all(on_first(begin))[0])
 
         def opened() -> Sink:
             if not shared.exists():

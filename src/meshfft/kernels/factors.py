@@ -11,7 +11,7 @@ import functools
 import math
 from typing import NamedTuple
 
-from ..machine.chip import Chip, padded
+from ..machine.chip import Chip, rounded_up
 from ..numerics.phases import MAX_LENGTH
 from .bluestein import SIDE, folds, is_awkward
 
@@ -48,7 +48,7 @@ class Way(NamedTuple):
 
     @property
     def cost(self) -> int:
-        return sum(padded(rows, SIDE) for rows in self.rows)
+        return sum(rounded_up(rows, SIDE) for rows in self.rows)
 
 
 @functools.lru_cache(maxsize=1024)

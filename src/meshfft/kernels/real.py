@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array, lax
 
 from ..layout.layout import line_shape
-from ..machine.chip import Chip, padded
+from ..machine.chip import Chip, rounded_up
 from ..machine.machine import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, folded, join, like, resize, scaled, split, unfolded
@@ -92,7 +92,7 @@ class Products(RealEngine):
         (length,), points = lines.lengths, lines.points
         dense = len(factors(length)) == 1
         return Work(
-            matrix_flops=2 * (padded(length, chip.side) if dense else STAGE_PRODUCTS * SIDE) * points,
+            matrix_flops=2 * (rounded_up(length, chip.side) if dense else STAGE_PRODUCTS * SIDE) * points,
             tier="bf16x6",
             memory_bytes=(DENSE_PASSES if dense else STAGE_PASSES) * points * itemsize,
             fed_bytes=0 if dense else FED_PASSES * points * itemsize,

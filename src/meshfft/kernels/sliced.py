@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array, lax
 
 from ..collectives.all_to_all import Grid
-from ..machine.chip import LANES, Chip, padded
+from ..machine.chip import LANES, Chip, rounded_up
 from ..machine.machine import Work
 from ..numerics.chunks import CHUNK, chunks, in_chunks
 from ..numerics.dtypes import ROUNDING, Dot, Error
@@ -73,9 +73,9 @@ class SlicedFFT(Engine[Planes]):
         stages = sum(len(radices) * (SPLIT if len(radices) > 1 else 1) for radices in each)
         last = len(lines.block) - 1
         if last not in lines.dims and chip.side > 1:  # it stays the columns of tiles
-            stages *= padded(lines.block[last], LANES) / max(lines.block[last], 1)
+            stages *= rounded_up(lines.block[last], LANES) / max(lines.block[last], 1)
         return Work(
-            matrix_flops=self.dot.flops * points * sum(padded(radix, chip.side) for radix in factors),
+            matrix_flops=self.dot.flops * points * sum(rounded_up(radix, chip.side) for radix in factors),
             tier=self.dot.tier,
             vector_flops=round(stages * flops) + len(factors) * START_FLOPS + between * TWIDDLE_FLOPS * points,
             memory_bytes=len(factors) * nbytes + TWIDDLE_PASSES * between * points * itemsize,

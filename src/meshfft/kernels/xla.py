@@ -19,7 +19,7 @@ from jax import Array, lax
 from ..collectives.all_to_all import Grid
 from ..layout.layout import LIMIT
 from ..layout.placement import row_major
-from ..machine.chip import Chip, padded
+from ..machine.chip import Chip, rounded_up
 from ..machine.machine import Work
 from ..numerics.phases import mulmod, roots, table
 from ..numerics.split_complex import Planes, folded, join, split, times, unfolded
@@ -76,7 +76,7 @@ class Xla(Engine[Array]):
         alive = (math.prod(lines.block) + copies * points) * itemsize
         if ways:
             radices = [radix for way in ways for radix in way.rows]
-            rows = sum(padded(radix, chip.side) for radix in radices)
+            rows = sum(rounded_up(radix, chip.side) for radix in radices)
             times = UNIT_PASSES * len(ways) + TWIDDLE_PASSES * sum(way.twos for way in ways)
             stored = chip.waste(lines.block, row_major=True) * points * itemsize
             return Work(

@@ -97,8 +97,8 @@ class Chip:
 def _tiled(size: int, tile: int) -> float:
     """Padding to a tile, or of few rows to a power of two."""
     tile = tile if tile == LANES else min(tile, 1 << (size - 1).bit_length())
-    return padded(size, tile) / size
+    return rounded_up(size, tile) / size
 
 
-def padded(size: int, side: int) -> int:
-    return -(-size // side) * side
+def rounded_up(size: int, to: int) -> int:
+    return -(-size // to) * to

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .torus import Order, Torus, exchange, hops, loads, ring, rings_of
+from .torus import Order, Torus, all_pairs, hops, loads, ring, rings_of
 
 EFFICIENCY = 0.7  # assumed share of the busiest link's rate in an all-to-all of many messages on a torus
 STAGES = ("inner all-to-all", "outer all-to-all")  # of an all-to-all inside each domain, then between domains
@@ -71,7 +71,7 @@ def collective_load(network: Network, kind: str, axes: tuple[int, ...]) -> Load:
         ways = [1, -1] if kind == "two-way ring" and count > 2 else [1]
         sources, targets = np.concatenate([ring(positions, axes, way) for way in ways], axis=1)
         return pair_load(network, sources, targets)
-    sources, targets = exchange(positions, axes)
+    sources, targets = all_pairs(positions, axes)
     parts = float(count)
     if not whole:
         where, seat = _domain(network), _seats(network, positions, axes)

@@ -85,7 +85,7 @@ def ring(order: np.ndarray, axes: tuple[int, ...], step: int = 1) -> tuple[np.nd
     return np.roll(rings, -step, axis=1).ravel(), rings.ravel()
 
 
-def exchange(order: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def all_pairs(order: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Sources and targets of an all-to-all over mesh axes: all ordered pairs in each ring."""
     rings = rings_of(order, axes)
     source, target = np.nonzero(~np.eye(rings.shape[1], dtype=bool))

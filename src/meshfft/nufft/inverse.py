@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax import block_until_ready as ended
+from jax import Array, block_until_ready, lax
 
 from ..layout.layout import AnyMesh, mapped_axes
 from ..layout.padded_array import AnyArray, PlanePair, mapped
@@ -89,7 +88,7 @@ class PointsPlan(Plan):
         return points
 
     def _gram(self) -> Operator:
-        return lambda x: self.adjoint(ended(self(x)))
+        return lambda x: self.adjoint(block_until_ready(self(x)))
 
     def solved(self, given: Arrays, limits: Limits, planes: bool) -> Solution:
         samples = mapped(lax.complex, *given) if len(given) == 2 else given[0]
@@ -106,8 +105,8 @@ class PointsPlan(Plan):
             found = _ends(taken)
             low, high = min(low, found[0]), max(high, found[1])
         condition = _checked_condition(low, high, max(eps, least))
-        rest = ended(jax.tree.map(jnp.subtract, samples, self(x)))
-        residual = ended(jnp.sqrt(over(dot(rest, rest), dot(samples, samples))))
+        rest = block_until_ready(jax.tree.map(jnp.subtract, samples, self(x)))
+        residual = block_until_ready(jnp.sqrt(over(dot(rest, rest), dot(samples, samples))))
         value = PlanePair(mapped(jnp.real, x), mapped(jnp.imag, x)) if planes else x
         return Solution(value, residual, (condition,), (ITERATIVE,), (len(taken),), bounded=True)
 
@@ -131,7 +130,7 @@ def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
     def noise(x: Array) -> Array:
         return jax.random.normal(jax.random.key(0), x.shape, real_dtype(x.dtype)).astype(x.dtype) + jnp.zeros_like(x)
 
-    start = ended(mapped(noise, like))
+    start = block_until_ready(mapped(noise, like))
     eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(start))
     _, taken = _solved(normal, start, STEPS, 10 * eps)  # beyond it rounding adds eigenvalues
     return _ends(taken)
@@ -147,13 +146,16 @@ def _ends(taken: list[tuple[float, float]]) -> tuple[float, float]:
 
 def _solved(normal: Operator, b: Any, steps: int, tol: float) -> tuple[Any, list[tuple[float, float]]]:
     size = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(b)) or 1.0  # squares of tiny numbers underflow
-    b = ended(jax.tree.map(lambda leaf: leaf / size, b))
-    now, taken = Iterate(jax.tree.map(jnp.zeros_like, b), b, b, ended(dot(b, b))), list[tuple[float, float]]()
+    b = block_until_ready(jax.tree.map(lambda leaf: leaf / size, b))
+    now, taken = (
+        Iterate(jax.tree.map(jnp.zeros_like, b), b, b, block_until_ready(dot(b, b))),
+        list[tuple[float, float]](),
+    )
     limit = float(now.square) * tol**2
     while len(taken) < steps and float(now.square) > limit:
-        now, length, ratio = ended(advance(now, ended(normal(now.direction))))
+        now, length, ratio = block_until_ready(advance(now, block_until_ready(normal(now.direction))))
         taken.append((float(length), float(ratio)))
-    return ended(jax.tree.map(lambda leaf: leaf * size, now.image)), taken
+    return block_until_ready(jax.tree.map(lambda leaf: leaf * size, now.image)), taken
 
 
 def _plus(x: Any, p: Any, weight: float) -> Any:

@@ -114,7 +114,7 @@ def _points_first(plan: Planned, turns: Array) -> Array:
     return reshard(jnp.pad(turns, around), plan.whole.mesh, layout.spec)
 
 
-def exchange(whole: Plan, step: Step, layout: Layout, real: bool) -> Plan:
+def exchange_plan(whole: Plan, step: Step, layout: Layout, real: bool) -> Plan:
     """The plan of a plan's last step or its transpose alone, between two orders of values, which are sent exactly."""
     walk = Walk(layout, (at_slot(step, 0),), real=real).wired()
     return dataclasses.replace(whole, walk=walk, sources=whole.sources[-1:])
@@ -123,7 +123,7 @@ def exchange(whole: Plan, step: Step, layout: Layout, real: bool) -> Plan:
 def _in_slots(plan: Planned, numbers: Array) -> Any:
     whole, layout = plan.whole, _layout(plan)
     step, after = whole.walk.pairs[-1]
-    return exchange(whole, step.transpose(after), layout, real=True)(padded(numbers, layout, whole.mesh))
+    return exchange_plan(whole, step.transpose(after), layout, real=True)(padded(numbers, layout, whole.mesh))
 
 
 def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[AnyStored]:

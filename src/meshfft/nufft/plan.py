@@ -29,7 +29,7 @@ from ..steps.base import Step
 from ..walks.walk import Walk
 from .grid.window import LEAST_TOL, Window
 from .inverse import PointsPlan
-from .moving import Planned, at_moved, exchange
+from .moving import Planned, at_moved, exchange_plan
 from .points import Scattered, known_kind
 from .problem import brought
 from .solvers import NormalPlan, Operator, circle, transformed
@@ -168,7 +168,7 @@ class ScatteredPlan(PointsPlan):
         if np.ndim(values) == tail:
             layout = layout.along(range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
-        return exchange(self._plain, step, layout, real=np.dtype(given).kind != "c")(values)
+        return exchange_plan(self._plain, step, layout, real=np.dtype(given).kind != "c")(values)
 
     def density(self, iterations: int = 12) -> Array:
         """Weights that compensate for the density of the points, in the

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
-from jax import block_until_ready as ended
+from jax import Array, block_until_ready, lax
 
 from ..layout.layout import Layout
 from ..layout.padded_array import AnyArray, AnyStored, mapped, stored_of
@@ -104,15 +103,15 @@ def relative(problem: LeastSquares, now: State) -> float:
 def begin(normal: Operator, b: Array, start: Array | None = None) -> State:
     image = jnp.zeros_like(b) if start is None else start
     residual = b if start is None else b - normal(start)
-    return Iterate(image, residual, residual, ended(dot(residual, residual)))
+    return Iterate(image, residual, residual, block_until_ready(dot(residual, residual)))
 
 
 def step(normal: Operator, now: State) -> State:
-    return ended(advance(now, normal(now.direction)))[0]
+    return block_until_ready(advance(now, normal(now.direction)))[0]
 
 
 def split(image: Array, penalty: Penalty) -> Split:
-    shrunk = ended(penalty.onto(image))
+    shrunk = block_until_ready(penalty.onto(image))
     return Split(image, shrunk, jnp.zeros_like(shrunk))
 
 
@@ -128,14 +127,14 @@ def round_(
     """
 
     def steep(x: Array) -> Array:
-        return ended(_steeper(normal(x), x, rho, penalty))
+        return block_until_ready(_steeper(normal(x), x, rho, penalty))
 
-    at = begin(steep, ended(b + rho * penalty.back(now.shrunk - now.multiplier)), now.image)
+    at = begin(steep, block_until_ready(b + rho * penalty.back(now.shrunk - now.multiplier)), now.image)
     for _ in range(inner):
         at = step(steep, at)
-    moved = ended(penalty.onto(at.image) + now.multiplier)
-    shrunk = ended(penalty.nearest(moved, weight / rho))
-    return Split(at.image, shrunk, ended(moved - shrunk))
+    moved = block_until_ready(penalty.onto(at.image) + now.multiplier)
+    shrunk = block_until_ready(penalty.nearest(moved, weight / rho))
+    return Split(at.image, shrunk, block_until_ready(moved - shrunk))
 
 
 def largest(normal: Operator, like: Array, rounds: int = POWERS) -> Array:
@@ -149,14 +148,14 @@ def largest(normal: Operator, like: Array, rounds: int = POWERS) -> Array:
 
 
 def of_unit(problem: LeastSquares) -> LeastSquares:
-    scale = ended(largest(problem.normal, problem.right)).astype(problem.right.dtype)
+    scale = block_until_ready(largest(problem.normal, problem.right)).astype(problem.right.dtype)
     return problem._replace(normal=lambda x: problem.normal(x) / scale, right=problem.right / scale)
 
 
 def _length(x: Array) -> Array:
     """|x|, or 1 if that is 0."""
     size = jnp.sqrt(dot(x, x))
-    return ended(jnp.where(size > 0, size, 1))
+    return block_until_ready(jnp.where(size > 0, size, 1))
 
 
 @jax.jit

@@ -27,7 +27,7 @@ from jax.typing import DTypeLike
 from ..layout.memory import check_held
 from ..numerics.phases import Floats, of_logarithm, power_of_two, snapped, times
 from ..numerics.split_complex import Planes, scaled
-from .inverses import vandermonde
+from .inverses import host_vandermonde
 from .matrices import Logarithm, Samples
 from .points import Points
 
@@ -117,7 +117,7 @@ def about_the_circle(points: Points) -> tuple[Points, Floats | float]:
 
 def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarray:
     if isinstance(mean, float):
-        return vandermonde(np.zeros(1), np.full(1, -mean), size)[0].real
+        return host_vandermonde(np.zeros(1), np.full(1, -mean), size)[0].real
     words = tuple(word[None] for word in of_logarithm(jnp.asarray(mean), 3))
     return power_of_two(times(jnp.arange(size, dtype=jnp.uint32), words), real)
 
@@ -144,7 +144,7 @@ def _moments(points: Points, size: int) -> np.ndarray:
     turns, width = points.in_turns, math.isqrt(size - 1) + 1
     total, rows = np.zeros((width, width), np.complex128), max(1, _ENTRIES // width)
     for part in (turns[start : start + rows] for start in range(0, len(turns), rows)):
-        total += vandermonde(part, None, width, width).T @ vandermonde(part, None, width)
+        total += host_vandermonde(part, None, width, width).T @ host_vandermonde(part, None, width)
     return total.conj().ravel()[:size]
 
 
@@ -174,7 +174,7 @@ def condition_number(points: Points, size: int) -> float:
         symbol = eigenvalues(points, size, length, np.float64)
         return _condition(lambda x: np.fft.ifft(symbol * np.fft.fft(x, length))[:size], size)
     check_held(2 * 16 * size * points.size, "the matrix of points off the circle", "solve for fewer unknowns")
-    matrix = vandermonde(points.in_turns, points.log_radius, size)
+    matrix = host_vandermonde(points.in_turns, points.log_radius, size)
     return _condition(lambda x: (matrix.T @ (matrix @ x).conj()).conj(), size)
 
 

@@ -25,7 +25,7 @@ _RELATIVE = "relative to the largest singular value"
 _ITERATIONS, _VECTORS = 30, 4  # of the power iteration, whose norms are at most a few per cent too small
 
 
-def vandermonde(turns: Floats, log_radius: Floats | None, columns: int, stride: int = 1) -> np.ndarray:
+def host_vandermonde(turns: Floats, log_radius: Floats | None, columns: int, stride: int = 1) -> np.ndarray:
     """V in complex128 for n = 0, stride, 2 stride ..., on the unit circle without radii; entries may overflow."""
     turns, n = np.asarray(turns, np.float64), stride * np.arange(columns, dtype=np.float64)
     matrix = np.empty((len(turns), columns), np.complex128)
@@ -92,8 +92,8 @@ def invert(
     turns = np.asarray(turns, np.float64)
     logs = np.zeros(len(turns)) if log_radius is None else np.asarray(log_radius, np.float64)
     mean = float(np.mean(logs))
-    scaled = vandermonde(turns, logs - mean, columns)
-    unscale = vandermonde(np.zeros(1), np.full(1, -mean), columns).real.T
+    scaled = host_vandermonde(turns, logs - mean, columns)
+    unscale = host_vandermonde(np.zeros(1), np.full(1, -mean), columns).real.T
     none = Inverse(np.full((columns, len(turns)), np.nan, np.complex128), np.inf, "none")
     if not (np.isfinite(scaled).all() and np.isfinite(unscale).all() and unscale.all()):
         return none

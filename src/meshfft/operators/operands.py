@@ -18,7 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from ..layout.layout import AnyMesh, mapped_axes
 from ..numerics.dtypes import Dot, check_numeric, real_dtype
 from ..numerics.phases import host_roots
-from .inverses import vandermonde
+from .inverses import host_vandermonde
 from .matrices import Blocks, Dense, Matrix, Roots
 from .points import SCATTERED, Points
 from .transform import Transform, factor
@@ -134,7 +134,7 @@ def table(source: object, matrix: Matrix, dot: Dot) -> np.ndarray | None:
 @functools.lru_cache(maxsize=16)
 def _table_of_points(source: Roots | Points, columns: int, dot: Dot) -> np.ndarray | None:
     if isinstance(source, Points):
-        return _split(vandermonde(source.in_turns, source.log_radius, columns), dot)
+        return _split(host_vandermonde(source.in_turns, source.log_radius, columns), dot)
     k, n = np.arange(source.rows, dtype=np.int64), np.arange(source.columns, dtype=np.int64)
     return _split(host_roots(k[:, None] * n, source.length, source.sign), dot)
 

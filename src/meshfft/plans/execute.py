@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..collectives.processes import exchange
+from ..collectives.processes import from_all
 from ..kept import Trial, failing
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
@@ -111,7 +111,7 @@ def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -
 
 def check_steps(steps: str, devices: Iterable[jax.Device]) -> None:
     """Raises RuntimeError in every process of these devices unless all take the same steps."""
-    said = exchange(steps, devices)
+    said = from_all(steps, devices)
     first = min(said)
     if others := [process for process, taken in said.items() if taken != said[first]]:
         raise RuntimeError(

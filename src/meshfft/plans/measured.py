@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
 
-from ..collectives.processes import exchange, together
+from ..collectives.processes import from_all, together
 from ..kept import circumstances, keep, recall
 from ..layout.layout import AnyMesh
 from ..layout.padded_array import AnyStored, padded
@@ -92,7 +92,7 @@ def _devices(mesh: AnyMesh | None) -> list[jax.Device]:
 
 
 def _of_first(values: list[float], devices: Sequence[jax.Device]) -> list[float]:
-    said = exchange(values, devices)
+    said = from_all(values, devices)
     found: list[float] = said[min(said)]
     return found
 

@@ -16,7 +16,7 @@ from ..collectives.ring import ring_fold, ring_scatter, shards_added, shards_hel
 from ..layout.elements import cleared, positions
 from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import local_slice
-from ..machine.chip import Chip, padded
+from ..machine.chip import Chip, rounded_up
 from ..machine.machine import Move, Work
 from ..numerics import tiles
 from ..numerics.chunks import CHUNK
@@ -128,7 +128,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         memory += GAUSS_PASSES * parts * block * itemsize * (reals == 3 and not chip.cached)
         kind, times = ("two-way ring", parts // 2) if self._both(layout) else ("ring", parts - 1)
         return Work(
-            matrix_flops=flops * parts * rows * others * padded(columns, chip.side),
+            matrix_flops=flops * parts * rows * others * rounded_up(columns, chip.side),
             tier=self.dot.tier,
             vector_flops=vector,
             memory_bytes=memory,

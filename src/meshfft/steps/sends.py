@@ -13,7 +13,7 @@ from ..collectives.levels import Wires
 from ..collectives.wires import EXACT, Coded, Tiled, Wire, form_of
 from ..collectives.words import WORD
 from ..layout.layout import Layout, shift
-from ..machine.chip import LANES, Chip, padded
+from ..machine.chip import LANES, Chip, rounded_up
 from ..machine.machine import Machine
 from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, in_complex
@@ -61,7 +61,7 @@ class Wired(Sends):
         if not chip.planes:
             return 0, sum(one.lossy for one in self.wires) * codes * math.prod(shape) * itemsize
         *lines, last = shape
-        numbers = math.prod(lines) * padded(last, LANES) * (itemsize // WORD)
+        numbers = math.prod(lines) * rounded_up(last, LANES) * (itemsize // WORD)
         return sum(one.operations for one in self.wires) * codes * numbers, 0
 
     def tiles(self, share: Sequence[int]) -> Tiled | None:

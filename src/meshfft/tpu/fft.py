@@ -14,8 +14,9 @@ from jax import lax
 
 from ..collectives.all_to_all import PLANES, Pieces, Ports, in_parts
 from ..kernels.real import XLA_REAL
+from ..machine.chip import rounded_up
 from ..numerics.split_complex import Planes, Shape, join, split
-from .lines.blocks import linear_on_tpu, rounded
+from .lines.blocks import linear_on_tpu
 from .lines.radices import LANES, SUBLANES
 from .lines.short import real_kernel
 from .passes import ROOM, chunk_of, is_direct, one_piece, run, supports
@@ -53,7 +54,7 @@ def waste(shape: Sequence[int], order: Sequence[int]) -> float:
 
 
 def _padding(size: int, tile: int) -> float:
-    return rounded(size, tile) / max(size, 1)
+    return rounded_up(size, tile) / max(size, 1)
 
 
 def _taken(shape: Shape, dims: Sequence[int], order: tuple[int, ...], room: int) -> Taken:

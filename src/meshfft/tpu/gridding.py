@@ -22,11 +22,12 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ..machine.chip import rounded_up
 from ..nufft.grid import gridding as by_xla
 from ..nufft.grid.form import Form, Slots
 from ..numerics.split_complex import Shape
 from . import strips
-from .lines.blocks import call, rounded
+from .lines.blocks import call
 from .lines.memory import Ref
 from .lines.radices import LANES, SUBLANES
 from .strips import MANY, SMALL, Copies, Strip, Task, task_of
@@ -91,7 +92,7 @@ def _closed(plane: Array, shape: Shape) -> Array:
 def _slow_shape(shape: Shape, strip: Strip) -> tuple[int, int, int, int]:
     """A block's plane in slow memory: strips are copied from a row that is a multiple of 8."""
     lead, rows, _ = _three(shape)
-    return max(lead, strip.lead), strip.lane_tiles, rounded(rows + strip.fetched, SUBLANES), LANES
+    return max(lead, strip.lead), strip.lane_tiles, rounded_up(rows + strip.fetched, SUBLANES), LANES
 
 
 def _three(shape: Shape) -> tuple[int, ...]:

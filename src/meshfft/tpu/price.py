@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..collectives.wires import RUN
-from ..machine.chip import Chip
-from .lines.blocks import rounded
+from ..machine.chip import Chip, rounded_up
 from .lines.radices import LANES
 
 REAL_BYTES = 4  # of a float32
@@ -48,9 +47,9 @@ def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
     last = lengths[-1]
     nbytes = 4.0 * REAL_BYTES
     if is_real(kind):
-        nbytes = REAL_BYTES * (rounded(last, LANES) + 2 * rounded(last // 2 + 1, LANES)) / last
+        nbytes = REAL_BYTES * (rounded_up(last, LANES) + 2 * rounded_up(last // 2 + 1, LANES)) / last
     elif kind in ("lane", "plane"):
-        nbytes *= rounded(last, LANES) / last
+        nbytes *= rounded_up(last, LANES) / last
     return _cycles(chip, bundles(chip.name, kind, lengths), nbytes, points)
 
 

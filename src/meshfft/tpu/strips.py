@@ -21,10 +21,10 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ..machine.chip import rounded_up
 from ..nufft.grid.form import Form
 from ..nufft.grid.window import phi
 from ..numerics.split_complex import Shape
-from .lines.blocks import rounded
 from .lines.memory import Ref
 from .lines.radices import LANES, SUBLANES
 
@@ -95,7 +95,7 @@ class Task(NamedTuple):
 
 def task_of(coils: int, shape: Shape, form: Form) -> Task:
     cells = [tile + form.reach - 1 for tile in form.tile]
-    rows, last = (rounded(n, SUBLANES) for n in cells[-2:])
+    rows, last = (rounded_up(n, SUBLANES) for n in cells[-2:])
     strip = Strip(math.prod(cells[:-2]), rows, last, -(-(shape[-1] + last) // LANES))
     tasks = [Task(strip, form, n) for n in range(1, COILS + 1) if coils % n == 0]
     return max([task for task in tasks if task.bytes <= SMALL], default=tasks[0], key=lambda task: task.coils)
@@ -192,7 +192,7 @@ def weights(first: Ref, offset: Ref, i: Array, task: Task) -> tuple[Array, Array
         x = cell - (low.astype(jnp.float32) + np.float32((form.reach - 1) / 2)) - shift
         return phi(x, form.width, form.coefficients)
 
-    *lead, last = map(window, range(task.d), (rounded(strip.lead, SUBLANES), strip.rows, strip.cells)[-task.d :])
+    *lead, last = map(window, range(task.d), (rounded_up(strip.lead, SUBLANES), strip.rows, strip.cells)[-task.d :])
     if task.d == 2:
         return lead[0], last
     return jnp.concatenate([lead[0][a : a + 1] * lead[1] for a in range(strip.lead)]), last

@@ -21,7 +21,7 @@ from jax import Array, lax
 from ...collectives.ring import one_shuffle, ring_scatter
 from ...layout.layout import Layout, line_shape
 from ...layout.placement import local_slice
-from ...machine.chip import Chip, padded
+from ...machine.chip import Chip, rounded_up
 from ...machine.machine import Move, Work
 from ...numerics.chunks import RUNS, in_runs
 from ...numerics.dtypes import Dot, Error, added_error, real_dtype
@@ -79,7 +79,7 @@ class RingPoints(CoordinateStep, Wired):
         sent = self.message_bytes((sides[0], beside), itemsize)
         kind, rounds = ("two-way ring", parts // 2) if self._both(parts) else ("ring", parts - 1)
         return Work(
-            matrix_flops=self.dot.flops * parts * count * beside * padded(sides[0], chip.side),
+            matrix_flops=self.dot.flops * parts * count * beside * rounded_up(sides[0], chip.side),
             tier=self.dot.tier,
             vector_flops=parts * count * (PHASE_FLOPS * sum(sides) + 8 * rows),
             memory_bytes=2 * itemsize * (values + image + parts * count * beside),

@@ -15,6 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ...layout.placement import varying
+from ...machine.chip import rounded_up
 from ...numerics.split_complex import Planes, Shape
 from .along import FFTLine
 from .memory import Arrived, Index, Parted, Ref, div, rem
@@ -193,7 +194,7 @@ def linear_on_tpu(
 
 
 def scratch_of(tiles: int, *lines: FFTLine) -> tuple[int, ...]:
-    return tiles, rounded(max(line.rows for line in lines), SUBLANES), LANES
+    return tiles, rounded_up(max(line.rows for line in lines), SUBLANES), LANES
 
 
 def steps_of(shape: Sequence[int], sizes: Sequence[int | None]) -> tuple[int, ...]:
@@ -205,7 +206,3 @@ def result_of(shape: Shape, sent: tuple[int, int] | None) -> tuple[int, ...]:
         return shape
     dim, parts = sent
     return (parts, 2, *shape[:dim], shape[dim] // parts, *shape[dim + 1 :])
-
-
-def rounded(size: int, to: int) -> int:
-    return -(-size // to) * to

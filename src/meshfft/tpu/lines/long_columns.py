@@ -22,9 +22,10 @@ from jax import Array
 from jax.experimental import pallas as pl
 
 from ...collectives.all_to_all import PLANES, Ports
+from ...machine.chip import rounded_up
 from ...numerics.split_complex import Shape
 from .along import FFTLine, PassOperand, along_untiled
-from .blocks import WIDE, Blocked, BlockSizes, Kernel, result_of, rounded, steps_of
+from .blocks import WIDE, Blocked, BlockSizes, Kernel, result_of, steps_of
 from .memory import Apart, Arrived, Index, Parted, PlaneView, Ref, Refs, div, legible, loop, register, rem
 from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, radices, roots, times
 
@@ -138,7 +139,7 @@ def _second(of: SplitLines, sign: int, rest: BlockSizes, target: Blocked) -> Ker
         return (*step[: ndim + 1], 0, 0, 0, *step[ndim + 1 :])
 
     source = Blocked(shape, sizes, of.pieces, read, target.steps)
-    apart = rounded(SUBLANES * (line.length + 1), SUBLANES)
+    apart = rounded_up(SUBLANES * (line.length + 1), SUBLANES)
     scratch = ((line.length, SUBLANES, wide), *((wide // LANES, apart, LANES),) * of.tiled)
     name = f"fft_{kinds(of.tiled)[1]}_{of.length}"
     return Kernel(name, _second_kernel, (line,), source, target, scratch)

@@ -22,9 +22,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ...machine.chip import rounded_up
 from . import memory
 from .along import MANY_REGISTERS, PITCH, FFTLine, last_pass, passes
-from .blocks import Blocked, Kernel, rounded
+from .blocks import Blocked, Kernel
 from .memory import Index, LineSpan, Ref, Refs, loop, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, in_planes, radices, roots, times
 
@@ -57,7 +58,7 @@ class LongLine:
 
     @property
     def rows(self) -> int:
-        return rounded(max(self.registers * self.apart, AT_ONCE * 2 * LANES), SUBLANES)
+        return rounded_up(max(self.registers * self.apart, AT_ONCE * 2 * LANES), SUBLANES)
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """w_N^(l i): (2, M, 128), and w_128^(j u) in each of q groups of lanes: (2, q, 128)."""

@@ -13,9 +13,10 @@ halfplane   transposed, half along the rows, which are the columns, transposed b
 import math
 from collections.abc import Sequence
 
+from ...machine.chip import rounded_up
 from . import long_lanes
 from .along import MANY_REGISTERS, FFTLine, PassOperand, along_rows, along_untiled, order, transpose
-from .blocks import WIDE, Blocked, Kernel, rounded, scratch_of
+from .blocks import WIDE, Blocked, Kernel, scratch_of
 from .memory import Beside, Ref, Refs
 from .radices import LANES, SUBLANES, radices
 from .real import RealLine, half_along_rows, real_along_rows, real_plane
@@ -33,7 +34,7 @@ def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False
     planes = math.gcd(max(1, lines[0].at_once // min(tiles)), lead[-1]) if lead and not alone else 1
     none = [None] * (len(lead) - 1)
     outside = [*none, planes if planes > 1 else None] if lead else []
-    blocks = Blocked(tuple(shape), (*outside, rows, rounded(columns, LANES)))
+    blocks = Blocked(tuple(shape), (*outside, rows, rounded_up(columns, LANES)))
     scratch = (scratch_of(planes * max(tiles), *lines),) * 2
     kernel = Kernel(f"fft_plane_{rows}x{columns}", transform_planes, lines, blocks, blocks, scratch)
     if kernel.bytes <= room:
@@ -46,7 +47,7 @@ def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -
     *lead, rows, length = flattened(shape) if flat else shape
     line, name = FFTLine(length, sign, many_registers=room >= MANY_REGISTERS), f"fft_lane_{length}"
     for many in (n for n in WIDE if n == LANES or n < 2 * rows):
-        blocks = Blocked((*lead, rows, length), (*[None] * len(lead), many, rounded(length, LANES)))
+        blocks = Blocked((*lead, rows, length), (*[None] * len(lead), many, rounded_up(length, LANES)))
         kernel = Kernel(name, transform_lanes, (line,), blocks, blocks, (scratch_of(many // LANES, line),) * 2)
         if kernel.bytes <= room:
             return kernel
@@ -76,16 +77,16 @@ def real_kernel(shape: Sequence[int], many: int, sign: int, room: int, onto: boo
     line = RealLine(shape[-1], sign, many_registers=many_registers)
     if many == 2:
         lines: tuple[FFTLine, ...] = (line, FFTLine(shape[-2], sign, many_registers=many_registers))
-        lead, none, rows = tuple(shape[:-1]), [None] * (len(shape) - 2), [rounded(shape[-2], LANES)]
+        lead, none, rows = tuple(shape[:-1]), [None] * (len(shape) - 2), [rounded_up(shape[-2], LANES)]
     else:
         lines, lead, none = (line,), (math.prod(shape[:-1]),), []
         rows = [n for n in WIDE if n == LANES or n < 2 * lead[0]]
     kind = f"{'real' if onto else 'half'}{'plane' if many == 2 else 'lane'}"
     name, transform = f"fft_{kind}_{'x'.join(map(str, shape[-many:]))}", _to_real if onto else _to_half
     for high in rows:
-        tiles = rounded(max(high, line.half * (many - 1)), LANES) // LANES
-        spatial = Blocked((*lead, line.length), (*none, high, rounded(line.length, LANES)), arrays=1)
-        half = Blocked((*lead, line.half), (*none, high, rounded(line.half, LANES)))
+        tiles = rounded_up(max(high, line.half * (many - 1)), LANES) // LANES
+        spatial = Blocked((*lead, line.length), (*none, high, rounded_up(line.length, LANES)), arrays=1)
+        half = Blocked((*lead, line.half), (*none, high, rounded_up(line.half, LANES)))
         source, target = (half, spatial) if onto else (spatial, half)
         kernel = Kernel(name, transform, lines, source, target, (scratch_of(tiles, *lines),) * 2)
         if kernel.bytes <= room:
@@ -101,7 +102,7 @@ def flattened(shape: Sequence[int]) -> tuple[int, ...]:
 
 def is_full(kernel: Kernel) -> bool:
     rows, many = kernel.source.shape[-2], kernel.source.sizes[-2] or 1
-    return rounded(rows, many) <= rows * FULL
+    return rounded_up(rows, many) <= rows * FULL
 
 
 def transform_planes(
