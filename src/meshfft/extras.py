@@ -2,10 +2,10 @@
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
 from importlib import metadata
 from types import ModuleType
 
+PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")  # whose versions runs and records name
 EXTRAS = {"files": ("nibabel", "h5py", "tensorstore"), "plots": ("matplotlib",), "tpu": ("libtpu",)}
 
 
@@ -16,8 +16,8 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
-def versions_of(packages: Sequence[str]) -> dict[str, str]:
-    return {package: version_of(package) for package in packages}
+def all_versions() -> dict[str, str]:
+    return {package: version_of(package) for package in PACKAGES}
 
 
 __version__ = version_of("meshfft")

@@ -11,14 +11,13 @@ from typing import Annotated
 import jax
 import typer
 
-from ..extras import EXTRAS, install_hint, installed, version_of, versions_of
+from ..extras import EXTRAS, all_versions, install_hint, installed, version_of
 from ..kept import cache as keep_in
 from ..kept import own_folder
 from ..layout.memory import available_bytes
 from ..machine.chip import Figure
 from ..machine.chips import chip_for
 from . import flags
-from .cluster import PACKAGES
 from .measure import measure, profile
 from .output import ended, guarded, occupy, print_json, say, warn
 from .plan import plan
@@ -102,7 +101,7 @@ def info(as_json: flags.JsonFlag = False) -> None:
     """Show versions, devices, free memory, installed extras, and the rates by which plans are priced here."""
     devices = jax.devices()
     kinds, free = Counter(device.device_kind for device in devices), available_bytes()
-    versions = {"python": platform.python_version(), **versions_of(PACKAGES)}
+    versions = {"python": platform.python_version(), **all_versions()}
     extras = {name: {module: installed(module) for module in modules} for name, modules in EXTRAS.items()}
     chip = chip_for(devices[0].platform, devices[0].device_kind)
     figures, settings = chip.figures(), jax.config.values

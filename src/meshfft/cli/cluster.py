@@ -22,14 +22,13 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from ..atomic import unfinished
 from ..collectives.processes import PeerError, check_alike, from_all, together
-from ..extras import versions_of
+from ..extras import all_versions
 from ..io import check_disjoint, check_output
 from ..layout.memory import available_bytes, device_bytes
 from .flags import Files, Joining, check_count
 from .output import REFUSALS, Lost, describe, ended, warn
 
 T = TypeVar("T")
-PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 CRASHED = 1  # exit code of a failed collective; another process may have caused it
 CODES = ((KeyboardInterrupt, 130), (PeerError, 3), (RuntimeError, CRASHED), (REFUSALS, 2))
 STATUS = re.compile("[A-Z_]+: ")  # start of an XLA error, which may be a ValueError
@@ -71,7 +70,7 @@ def deciding(target: Path, files: Files, flags: Mapping[str, object]) -> dict[st
     words = {"None": "not given", "False": "not given", "True": "given"}
     values = {**flags, "dataset": files.dataset, "overwrite": files.overwrite}
     named = {f"--{name.replace('_', '-')}": words.get(str(value), str(value)) for name, value in values.items()}
-    return {"OUT": str(target.resolve()), **named, **versions_of(PACKAGES)}
+    return {"OUT": str(target.resolve()), **named, **all_versions()}
 
 
 def agree(facts: Mapping[str, object]) -> None:

@@ -15,7 +15,7 @@ from jax.sharding import AbstractMesh, Mesh
 import meshfft
 
 from ..atomic import refuse_existing, replacing
-from ..extras import versions_of
+from ..extras import all_versions
 from ..inspect.hlo import KINDS
 from ..inspect.rates import measured_rates
 from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
@@ -186,7 +186,7 @@ def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:
         **{name: facts[name] for name in ("shape", "dtype", "mesh", *plan.options.asked)},
         "steps": [step.name(layout) for step, layout in plan.walk.pairs],
         "device": mesh.devices.flat[0].device_kind,
-        "made_by": versions_of(("meshfft", "jax")),
+        "made_by": all_versions(),
     }
 
 

@@ -20,9 +20,8 @@ from jax.sharding import Mesh
 
 import meshfft
 
-from ..extras import versions_of
+from ..extras import all_versions
 from ..io import Source, identity, open_array, write_array
-from ..io.record import PACKAGES
 from ..io.source import results
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered
@@ -184,7 +183,7 @@ def record(asked: Asked, plan: Plan, kind: str) -> dict[str, object]:
         "norm": asked.norm or "backward",
         **grid,
         "image": list(plan.in_layout.shape),
-        "versions": versions_of(PACKAGES),
+        "versions": all_versions(),
     }
 
 

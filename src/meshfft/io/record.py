@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
-from ..extras import versions_of
+from ..extras import all_versions
 from ..layout.layout import axis_sizes, dim_name, from_spec
 from ..numerics.dtypes import TIERS
 from ..operators.transform import KINDS, NORMS, Transform, resolve, transform_of
@@ -25,7 +25,6 @@ from .source import Labels, Source
 
 KEY = "meshfft"  # an array's record, or the name of a group's array
 FORMAT = 1
-PACKAGES = ("meshfft", "jax", "numpy")
 MOST_DIMENSIONS = 32
 MOST_TEXT = 100
 SHORTEST, LONGEST = 1e-100, 1e100  # of a spacing, which must have an inverse
@@ -147,7 +146,7 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
         in_spec=plan.in_layout.axes,
         out_spec=plan.out_layout.axes,
         dimensions=_dimensions(plan.transform, units, spacing),
-        versions=versions_of(PACKAGES),
+        versions=all_versions(),
     )
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..atomic import files_in, opened, replacing, synced
-from ..extras import versions_of
+from ..extras import all_versions
 from ..io.source import results
 from ..layout.layout import axis_sizes
 from ..layout.storage import Sliceable
@@ -32,7 +32,6 @@ from .tiles import Passes
 RUN, DONE = "run.json", "done"
 _PARTS, _PASSES = ("|".join(map(re.escape, names)) for names in ((RUN, DONE), results()))
 NAMES = re.compile(rf"\.?({_PARTS})(\.\d+-\w+\.partial)?|pass-\d+({_PASSES})")  # only such files are deleted
-PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 BUDGETS = ("budget", "device_budget")
 INODE = "inode"
 AGAIN = "overwrite=True starts again"
@@ -153,7 +152,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
         **{f"pass {number} steps": [plan.name for plan in step.plans] for number, step in enumerate(made.steps, 1)},
         "types": [made.dtype.name, *(step.out_dtype.name for step in made.steps)],
     }
-    source_facts, versions = described_source(source), versions_of(PACKAGES)
+    source_facts, versions = described_source(source), all_versions()
     parts: dict[str, Mapping[str, object]] = {"transform": transform, "source": source_facts, "versions": versions}
     named = {f"{part} {name}": value for part, values in parts.items() for name, value in values.items()}
     run: dict[str, object] = json.loads(json.dumps({name: getattr(made, name) for name in BUDGETS} | named))
