@@ -78,12 +78,11 @@ class Xla(Engine[Array]):
             radices = [radix for way in ways for radix in way.rows]
             rows = sum(rounded_up(radix, chip.side) for radix in radices)
             times = UNIT_PASSES * len(ways) + TWIDDLE_PASSES * sum(way.twos for way in ways)
-            stored = chip.waste(lines.block, row_major=True) * points * itemsize
             return Work(
                 matrix_flops=6 * rows * points,
                 tier="bf16x6",
-                memory_bytes=int(times * stored),
-                fed_bytes=int(STAGE_PASSES * len(radices) * stored),
+                memory_bytes=times * points * itemsize,
+                fed_bytes=STAGE_PASSES * len(radices) * points * itemsize,
                 peak_bytes=alive,
             )
         if chip.cached:

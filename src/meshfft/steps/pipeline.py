@@ -81,6 +81,9 @@ class Pipeline(InChunks, Kernels):
                 alive = (step.work(at, itemsize, chip).peak_bytes for step, at in self.pairs(one))
                 peak = ends + 3 * block + 2 * max(alive)
                 works = [total([step.work(at, itemsize, chip)] * many) for step, at in self.pairs(one)]
+            else:  # chunks are row-major
+                waste = chip.waste(self._chunk(layout), row_major=True)
+                works = [_wasted(work, waste) for work in works]
             sent = sum(exchange.message_bytes(one, itemsize) for one in shares)
         summed = total(works)
         return dataclasses.replace(
@@ -103,6 +106,10 @@ class Pipeline(InChunks, Kernels):
         rows = self._rows(layout)
         size = max(-(-rows // self.chunks), 1)
         return [Rows(self.dim, start, min(size, rows - start)) for start in range(0, rows, size)]
+
+    def _chunk(self, layout: Layout) -> tuple[int, ...]:
+        rows = self._cut(layout)[0].size if self._rows(layout) else 0
+        return tuple(rows if dim == self.dim else n for dim, n in enumerate(layout.block))
 
     def _ports(self, chunk: Rows) -> Ports:
         return Ports(chunk, sent=(self.move.target, self.move.parts))
@@ -246,6 +253,10 @@ def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tup
     if chip.side > 1 and dims[0] == layout.ndim - 1:  # chunks that end within a tile take twice the memory
         return dims[0], _equal(layout.block[dims[0]], LANES)
     return dims[0], min(CHUNKS, layout.block[dims[0]])
+
+
+def _wasted(work: Work, waste: float) -> Work:
+    return dataclasses.replace(work, memory_bytes=int(waste * work.memory_bytes), fed_bytes=int(waste * work.fed_bytes))
 
 
 def _equal(rows: int, tile: int) -> int:

@@ -109,15 +109,15 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         rows, columns, size = after.block[self.dim], layout.block[self.dim], self.numbers.bytes_after(itemsize)
         others = block // max(columns, 1)
         out, codes = others * rows, (parts + 2 if chip.planes else 2 * parts) * (parts > 1)
-        shape, each = (after.block, size) if self.transposed else (layout.block, itemsize)
-        travels = self.message_bytes(shape, each)
+        travels = self.message_bytes(*((after.block, size) if self.transposed else (layout.block, itemsize)))
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = parts if self.transposed else parts // 2 + (parts != 2)  # over the result, twice as long in two floats
         of_tiles = TILE_PASSES * reals + REAL_PASSES * self.dot.pairs * (reals == 1)
         swept = passes * (1 + self._two(layout)) + of_tiles if self.tiled else 1
         operations, coded = self.coding(layout.block, itemsize, codes, chip)
-        memory = 2 * (parts if self.tiled else 1) * block * itemsize + int(2 * swept * out * size) + coded
+        moved = (parts if self.tiled else 1) * block * itemsize + swept * out * size
+        memory = int((1 if chip.planes and parts == 1 else 2) * moved) + coded  # TPUs fuse a single product
         started = self.tiled * parts * -(-others // tiles.TILE) * reals * self.dot.pairs  # products
         vector = operations + self._phase_flops(chip) * parts * rows * columns + TILE_FLOPS * started
         if self.dot.slices:  # slices of block and matrix, and sums of each run
