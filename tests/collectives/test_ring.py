@@ -130,6 +130,19 @@ def test_a_wire_is_given_by_name() -> None:
     with pytest.raises(ValueError, match="wire 'int8' is unknown"):
         ring("int8")
 
+    def pair(wire: str) -> Any:
+        one = jax.shard_map(
+            lambda a: mf.one_shuffle(lambda held, s: held, {"a": a, "b": a.astype("int32")}, "x", wire=wire),
+            mesh=devices,
+            in_specs=P("x"),
+            out_specs=P("x"),
+        )
+        return one(mf.shard(x, devices, P("x")))
+
+    assert np.array_equal(pair("exact")["b"][0], x.astype("int32").sum(0))
+    with pytest.raises(TypeError, match="wire 'int16' encodes one array, or planes"):
+        pair("int16")
+
 
 @pytest.mark.quick(2, 3)
 @pytest.mark.parametrize("two_way", [False, True])

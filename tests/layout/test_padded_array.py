@@ -236,8 +236,9 @@ def test_what_vmap_leaves_elsewhere_is_refused(kind: AxisType) -> None:
         made = [
             jax.vmap(lambda line: a * line, out_axes=1)(lines),
             jax.jacfwd(lambda c: a * c.sum())(jnp.ones(3)),
-            jax.jacrev(lambda v: v * 2)(a[:2, :1, :3]),
         ]
+        with pytest.raises(ValueError, match="pytree"):  # JAX compares it with the array
+            jax.jacrev(lambda v: v * 2)(a[:2, :1, :3])
     uses: list[Callable[[Any], Any]] = [lambda y: y.shape, lambda y: y.sum(), mf.gather, lambda y: y * 2, mf.fftn]
     assert all(repr(y).startswith("PaddedArray(") for y in made)
     for y, use in zip(made * len(uses), [use for use in uses for _ in made], strict=True):
@@ -295,7 +296,7 @@ def test_it_is_not_taken_for_data() -> None:
     """Catches a function that reads the padding: of JAX, of NumPy, a plan's given storage, a batch in the middle."""
     a, other = _put(_real()), mf.shard(_real(), mesh((2, 4)), P("x", "y"))
     plan = mf.plan(SHAPE, mesh=mesh(SIZES), spec=SPEC)
-    for refused in (lambda v: jnp.sum(v), lambda v: jnp.exp(v), bool, iter, lambda v: v[[0]], lambda v: "text" * v):
+    for refused in (lambda v: jnp.sum(v), lambda v: jnp.exp(v), bool, iter, lambda v: v[[True]], lambda v: "text" * v):
         with pytest.raises(TypeError):
             refused(a)
     np.testing.assert_array_equal(np.asarray(a), mf.gather(a))

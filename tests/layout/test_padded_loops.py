@@ -80,6 +80,43 @@ def test_batches_in_loops_and_batches_of_batches(kind: AxisType) -> None:
 
 
 @KINDS
+def test_loops_inside_vmap_carry_members_of_a_batch(kind: AxisType) -> None:
+    """Catches a carry that loses or keeps its batch in one step: time steps of a batch of fields."""
+    wave, slices = _put(WAVE, kind), _put(SLICES, kind)
+    batch = mf.shard(np.stack([SLICES] * 2), mesh((4, 2), kind), P(None, None, "x", "y"))
+    loops: list[tuple[Callable[[Any], Any], np.ndarray]] = [
+        (lambda a: jax.lax.fori_loop(0, 2, lambda _, c: c * wave, a), SLICES * WAVE**2),
+        (lambda a: jax.lax.scan(lambda c, _: (c + wave, None), a, length=2)[0], SLICES + 2 * WAVE),
+        (
+            lambda a: jax.lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] * wave), (0, a))[1],
+            SLICES * WAVE**2,
+        ),
+        (lambda a: jax.lax.scan(lambda c, v: (c * v, None), a, slices)[0], SLICES * SLICES.prod(0)),
+    ]
+    for loop, truth in loops:
+        _close(jax.vmap(loop)(slices), truth)
+        _close(jax.jit(jax.vmap(jax.jit(loop)))(slices), truth)
+    both = jax.vmap(lambda a, every: jax.lax.scan(lambda c, v: (c * v, None), a, every)[0])
+    _close(both(slices[:2], batch), SLICES[:2] * SLICES.prod(0))
+
+
+def test_results_stay_on_their_own_devices() -> None:
+    """Catches a cached program's mesh taken for that of an array elsewhere: two meshes with one description."""
+    some = [jax.make_mesh((4,), ("x",), (AxisType.Explicit,), devices=jax.devices()[k : k + 4]) for k in (0, 4)]
+    halves = [
+        lambda x: mf.rfftn(x, axes=(-1,), out_spec=P(None, "x")),
+        jax.jit(lambda x: mf.rfftn(x, axes=(-1,), out_spec=P(None, "x"))),
+    ]
+    back = jax.jit(lambda y: mf.irfftn(y, s=(8,), axes=(-1,)))
+    x = noise((4, 8), "float32")
+    for half in halves * 2:
+        for devices in some:
+            y = back(half(mf.shard(x, devices, P(None, "x"))))
+            _close(y, x)
+            assert y.sharding.device_set == {*devices.devices.flat}
+
+
+@KINDS
 def test_results_of_jit_are_carries_of_eager_loops(kind: AxisType) -> None:
     """Catches a described mesh that differs from the mesh it describes: `scan`, `cond` and `tree.map` refused both."""
     x = mf.shard(noise((61, 47), "float32"), mesh((8,), kind), P(None, "x"))
@@ -100,8 +137,19 @@ def test_an_array_of_indices_takes_members_of_a_batch(kind: AxisType) -> None:
     """Catches other members, a gathered batch, and clamped or wrapped numbers where an index is wrong."""
     y, some = _put(PROBES, kind), np.array([2, 0, -1])
     middle = mf.shard(PROBES.swapaxes(0, 1), mesh((4, 2), kind), P("x", None, "y"))
-    for index in (some, jnp.asarray(some), some.tolist(), some.reshape(3, 1), some[:0], (some, ...)):
+    indices: list[Any] = [some, jnp.asarray(some), some.tolist(), some.reshape(3, 1), (some, ...)]
+    indices += [
+        some[:0],
+        some[:0].reshape(0, 3),
+        np.zeros((2, 0), int),
+        np.array([3], np.uint64),
+        np.array([-1], np.int8),
+    ]
+    for index in indices:
         _close(y[index], PROBES[index])
+    _close(y[jnp.asarray([3, 1], jnp.uint8)], PROBES[[3, 1]])
+    _close(y[[]], PROBES[:0])
+    _close(jax.jit(lambda y: y[jnp.asarray(some)])(y), PROBES[some])
     _close(middle[:, some], PROBES.swapaxes(0, 1)[:, some])
     _close(middle[..., some, :], PROBES.swapaxes(0, 1)[:, some])
     take = jax.jit(lambda y, at: y[at])

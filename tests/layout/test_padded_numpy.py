@@ -281,7 +281,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "twice": (lambda v: v.sum(axis=(0, 0)), ValueError, "repeated"),
     "out": (lambda v: v.sum(out=np.zeros(())), TypeError, "out is array"),
     "empty": (lambda v: v[3:3].max(axis=0), ValueError, r"has no max along \(0,\)"),
-    "list": (lambda v: v[[0, 1]], TypeError, r"index \[0, 1\] is no integer.*y.where.*mf.gather"),
+    "list": (lambda v: v[[0.5]], TypeError, r"index \[0.5\] is no integer.*y.where.*mf.gather"),
     "mask": (lambda v: v[True], TypeError, "index True is no integer"),
     "far": (lambda v: v[7], IndexError, "index 7 is out of range for a dimension of 7"),
     "long": (lambda v: v[0, 0, 0, 0], IndexError, "give at most 3"),

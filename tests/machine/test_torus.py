@@ -173,6 +173,10 @@ def test_rings_of_true_neighbours_load_a_block_a_link() -> None:
     assert ring_load(pair, Order.of(np.arange(12)), (0,)) == 1  # core 0, core 1, next chip: half the hops are free
     assert ring_load(pair, Order.of(np.arange(12).reshape(6, 2)), (0,)) == 2  # both cores share the chip's links
     assert ring_load(pair, Order.of(np.arange(12).reshape(6, 2)), (1,)) == 0
+    cores = Network(pair, Order.of(np.arange(12).reshape(6, 2)), ("x", "y"))
+    assert collective_load(cores, "ring", (1,)).far == 1, "a hop between cores takes time, too"
+    line = Network(Torus((4,), (False,)), Order.of(np.arange(4)), ("x",))
+    assert collective_load(line, "ring", (0,)).far == 3, "the last sends to the first over all others"
     assert exchange_load(pair, Order.of(np.arange(12).reshape(6, 2)), (0,)) == pytest.approx(2 * (1 + 2 + 1.5) / 6)
 
 

@@ -389,5 +389,6 @@ def test_a_plan_never_rounds_wide_data_unasked(x64: None) -> None:
         with pytest.raises(TypeError, match=r"float64, and the plan computes in complex64: make .* dtype='float64'"):
             call(x)
     assert mf.plan((8, 8), dtype=x.dtype)(x).dtype == np.complex128
+    assert plan(x.astype(int)).dtype == np.complex64, "integers are what a plan was made for"
     for precision in ("float32", 1e-5):
         assert mf.plan((8, 8), precision=precision)(x).dtype == np.complex64

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from ..layout.placement import devices_along, varies_over, varying
@@ -64,6 +63,7 @@ def one_shuffle(
     Raises:
         ValueError: two_way without prefetch: Algorithm 1 sends one way; an
             unknown wire, or one without the shard's range.
+        TypeError: the wire does not encode such a shard.
 
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", IV-B.
 
@@ -76,8 +76,7 @@ def one_shuffle(
     """
     if two_way and not prefetch:
         raise ValueError("two_way=True goes with prefetch=True only: Algorithm 1 sends one way")
-    if not isinstance(wire, Wire):
-        wire = wire_of(wire, np.dtype(real_dtype(jax.tree.leaves(shard)[0].dtype)))
+    wire = wire if isinstance(wire, Wire) else _named(wire, shard)
 
     def add(total: Total | None, first: tuple[Shard, Array], *rest: tuple[Shard, Array]) -> Total:
         total = _plus(total, term(*first))
@@ -159,6 +158,16 @@ def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None], w
     ordered, device = devices_along(names)  # device at each position of the ring
     pairs = [(device[source], device[i]) for i, source in enumerate(sources) if source is not None]
     return cast(Shard, carried(lambda x: lax.ppermute(x, ordered, pairs), cast(Planes, shard), wire))
+
+
+def _named(name: str, shard: object) -> Wire:
+    if name == EXACT.name:
+        return EXACT
+    planes = shard if isinstance(shard, tuple) else (shard,)
+    alike = len(planes) in (1, 2) and all(hasattr(x, "dtype") and x.shape == planes[0].shape for x in planes)
+    if not alike or {str(x.dtype) for x in planes} not in ({"float32"}, {"float64"}, {"complex64"}, {"complex128"}):
+        raise TypeError(f"wire {name!r} encodes one array, or planes (re, im), of 32 or 64 bits: use wire='exact'")
+    return wire_of(name, real_dtype(planes[0].dtype))
 
 
 def _written(shard: Any, wire: Wire) -> tuple[Any, Callable[[Any], Any]]:

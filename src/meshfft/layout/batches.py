@@ -1,58 +1,41 @@
 """Padded arrays in `vmap` and loops, which remove and add dimensions of the stored array, but keep how it was made."""
 
-from collections.abc import Sequence
-
 import jax
-from jax import Array
+from jax.sharding import Mesh
 
 from .layout import AnyMesh, Layout, mapped_axes
-from .placement import same_mesh
 
 
 class Origin:
-    """The layout and mesh that an array was made with; `stored` shows what `vmap` has added since.
+    """What a pytree keeps of an array beside what is stored: its layout and the description of its mesh.
 
-    Loops compare their inputs with results of `jit` and `vmap`: a mesh equals its description, and an array one that
-    was made with the dimensions added.
+    Loops compare their inputs with results of `jit` and `vmap`. So a batch that no mesh axis cuts is told from the
+    stored array: where `vmap` or `scan` has removed it the rest is kept, and what `vmap` adds is compared too.
     """
 
     def __init__(self, layout: Layout, home: AnyMesh | None, stored: object) -> None:
-        shape: tuple[int, ...] = getattr(stored, "shape", ())
-        self.layout, self.home, self.added = layout, home, shape[: max(0, len(shape) - layout.ndim)]
-        self.shape = (*self.added, *layout.shape)
+        shape: tuple[int, ...] = getattr(stored, "shape", layout.storage)
+        lead = lead_of(layout, shape)
+        self.layout = layout if lead.ndim else layout.along(range(max(0, layout.ndim - len(shape)), layout.ndim))
+        self.home = home.abstract_mesh if isinstance(home, Mesh) else home
+        more = len(shape) - self.layout.ndim
+        added = shape[:more] if more > 0 and shape[more:] == self.layout.storage else ()
+        self.seen = (*added, *self.layout.shape), ((),) * len(added) + self.layout.cuts
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Origin) or not same_mesh(self.home, other.home):
-            return False
-        cuts, others = (((),) * len(one.added) + one.layout.cuts for one in (self, other))
-        return self.layout == other.layout or (self.shape == other.shape and cuts == others)
+        return isinstance(other, Origin) and self.seen == other.seen and self.home == other.home
 
     def __hash__(self) -> int:
-        return hash(self.layout.shape[-1:])
+        return hash(self.seen)
 
     def __repr__(self) -> str:
         return f"{self.layout}, on {self.home}"
 
 
-def lead_of(members: Sequence[tuple[Layout, Array]]) -> Layout:
-    """The dimensions that `vmap` will add to a result, from those of its operands and their stored arrays.
-
-    A member of an uncut batch that meets other arrays loses the batch outside of `vmap`, for example in `scan`; so do
-    members of two batches. The result then shows what `vmap` adds.
-    """
-    leads = {lead for lead, _ in members}
-    batches = [lead for lead in leads if lead.ndim]
-    kept = len(batches) == 1 and any(lead.ndim and _is_batched(stored) for lead, stored in members)
-    if len(leads) > 1 and not kept and not any(lead.mesh_axes for lead in leads):
-        return Layout((), ())
-    return max(leads, key=lambda lead: lead.ndim)
-
-
-def _is_batched(x: object) -> bool:
-    """Whether `vmap` traces an array, perhaps inside a derivative."""
-    while isinstance(x, jax.core.Tracer) and not hasattr(x, "batch_dim"):
-        x = getattr(x, "primal", None)
-    return isinstance(x, jax.core.Tracer)
+def lead_of(layout: Layout, stored: tuple[int, ...]) -> Layout:
+    """The dimensions that `vmap` or `scan` has removed from a stored array, if a mesh axis cuts them."""
+    lead = layout.along(range(max(0, layout.ndim - len(stored))))
+    return lead if lead.mesh_axes else lead.along(())
 
 
 def check_stored(stored: tuple[int, ...], layout: Layout) -> None:

@@ -145,7 +145,9 @@ def array_entry(index: object, layout: Layout) -> tuple[int, Array | np.ndarray]
     at = [j for j, one in enumerate(given) if isinstance(one, jax.Array | np.ndarray | list) and _is_array(one)]
     if len(at) != 1 or any(one is not Ellipsis and one != slice(None) for one in given[: at[0]] + given[at[0] + 1 :]):
         return None
-    values: Any = np.asarray(given[at[0]]) if isinstance(given[at[0]], list) else given[at[0]]
+    values: Any = given[at[0]]
+    if not isinstance(values, jax.core.Tracer):
+        values = np.asarray(values, int if isinstance(values, list) and not values else None)
     dots = [j for j, one in enumerate(given) if one is Ellipsis]
     dim = at[0] - len(given) + layout.ndim if dots and dots[0] < at[0] else at[0]
     if len(dots) > 1 or len(given) - len(dots) > layout.ndim or not jnp.issubdtype(values.dtype, jnp.integer):
@@ -153,10 +155,12 @@ def array_entry(index: object, layout: Layout) -> tuple[int, Array | np.ndarray]
     if layout.cuts[dim]:
         what = f"axis {dim} is cut by {', '.join(layout.axes[dim])}, and an array of indices takes an uncut dimension"
         raise ValueError(f"{what}: use slices, or y.where(condition, other)")
-    n = layout.shape[dim]
-    if not isinstance(values, jax.core.Tracer) and not ((-n <= values) & (values < n)).all():
+    if isinstance(values, jax.core.Tracer):
+        return dim, values.astype(jnp.int32) if values.dtype.itemsize < 4 else values
+    n, values = layout.shape[dim], values.astype(np.int64)
+    if values.size and not -n <= values.min() <= values.max() < n:
         raise IndexError(f"an index from {values.min()} to {values.max()} is out of range for a dimension of {n}")
-    return dim, values
+    return dim, values % max(n, 1)
 
 
 def _is_array(one: Any) -> bool:

@@ -39,7 +39,7 @@ class PaddedArray(NumpyFace):
     Attributes:
         stored: the jax.Array, larger than the shape, its padding zeros.
         full_layout: the layout it was made with, a batch of `vmap` included.
-        home: the mesh it was made on.
+        home: the mesh it was made on; its description once a pytree held it.
 
     >>> y = mf.shard(np.ones(7), jax.make_mesh((2,), ("x",)), ("x",))
     >>> (2 * y + 1).sum().item(), y.map(jnp.exp).shape
@@ -69,8 +69,7 @@ class PaddedArray(NumpyFace):
 
     @property
     def lead(self) -> Layout:
-        fewer = max(0, self.full_layout.ndim - np.ndim(self.stored))
-        return self.full_layout.along(range(fewer))
+        return lead_of(self.full_layout, np.shape(self.stored))
 
     @property
     def mesh(self) -> AnyMesh | None:
@@ -139,7 +138,7 @@ class PaddedArray(NumpyFace):
         if not same:
             here = jax.sharding.get_abstract_mesh()
             result = reshard(result, here if mapped_axes(here) else self.mesh, layout.spec)
-        lead = lead_of([(x.lead, x.stored) for x in alike])
+        lead = max((x.lead for x in alike), key=lambda lead: lead.ndim)
         return type(self)(self._masked(result, layout), lead + layout, self.home)
 
     def like(self, stored: Array) -> "PaddedArray":

@@ -183,11 +183,15 @@ class NumpyFace:
         layout, mapped = self.layout, self._mapped()
         if taken := array_entry(index, layout):
             dim, values = taken
-            if not np.size(values):
-                return self[(slice(None),) * dim + (slice(0),)]
             before, behind = layout.along(range(dim)), layout.along(range(dim + 1, layout.ndim))
-            stored = in_turn(_taken, self.stored, values, dim)
-            return self._with(stored, before + Layout(np.shape(values), ((),) * np.ndim(values)) + behind)
+            ended = before + Layout(np.shape(values), ((),) * np.ndim(values)) + behind
+            empty = 0 in ended.shape  # no shard has an element
+            y = (
+                jnp.zeros(ended.within(mapped), self.stored.dtype)
+                if empty
+                else in_turn(_taken, self.stored, values, dim)
+            )
+            return self._with(y, ended)
         entries = entries_of(index, layout.shape)
         check_slices(layout, mapped, entries)
         ended = layout_of(layout, entries)

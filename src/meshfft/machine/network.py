@@ -99,7 +99,7 @@ def pair_load(network: Network, sources: np.ndarray, targets: np.ndarray, blocks
         each = [[one[where[near[0]] == domain] for one in near] for domain in range(network.several)]
         every = [(device[of], device[to]) for of, to in each]
         inner = max(float(loads(torus, of, to, blocks).max(initial=0)) for of, to in every)
-        far = max(hops(torus, of, to) for of, to in every)
+        far = max(max(hops(torus, of, to), of.size > 0) for of, to in every)  # cores of a chip are one hop apart
     gone, size = sources[leaves], where.size // network.several
     sharing = network.sharing or size
     adapters = (where * size + device) // sharing

@@ -247,8 +247,8 @@ def check_fits(values: np.ndarray) -> None:
 
 
 def check_planned(given: np.dtype, planned: np.dtype, precision: Precision) -> None:
-    """Raises TypeError for data of 64 bits that a plan of 32 would round without a word."""
-    if complex_dtype(given, precision).itemsize > planned.itemsize:
+    """Raises TypeError for floats of 64 bits that a plan of 32 would round without a word."""
+    if given.kind in "fc" and complex_dtype(given, precision).itemsize > planned.itemsize:
         remedy = f"make the plan with dtype={str(given)!r}, or with precision='float32' to round the array"
         raise TypeError(f"the array is {given}, and the plan computes in {planned}: {remedy}")
 
