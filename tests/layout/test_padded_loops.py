@@ -103,7 +103,7 @@ def test_loops_inside_vmap_carry_members_of_a_batch(kind: AxisType) -> None:
 def test_results_stay_on_their_own_devices() -> None:
     """Catches a cached program's mesh taken for that of an array elsewhere: two meshes with one description."""
     some = [jax.make_mesh((4,), ("x",), (AxisType.Explicit,), devices=jax.devices()[k : k + 4]) for k in (0, 4)]
-    halves = [
+    halves: list[Callable[[Any], Any]] = [
         lambda x: mf.rfftn(x, axes=(-1,), out_spec=P(None, "x")),
         jax.jit(lambda x: mf.rfftn(x, axes=(-1,), out_spec=P(None, "x"))),
     ]

@@ -185,21 +185,18 @@ class NumpyFace:
             dim, values = taken
             before, behind = layout.along(range(dim)), layout.along(range(dim + 1, layout.ndim))
             ended = before + Layout(np.shape(values), ((),) * np.ndim(values)) + behind
-            empty = 0 in ended.shape  # no shard has an element
-            y = (
-                jnp.zeros(ended.within(mapped), self.stored.dtype)
-                if empty
-                else in_turn(_taken, self.stored, values, dim)
-            )
+            y = self._none(ended) if 0 in ended.shape else in_turn(_taken, self.stored, values, dim)
             return self._with(y, ended)
         entries = entries_of(index, layout.shape)
         check_slices(layout, mapped, entries)
         ended = layout_of(layout, entries)
-        if 0 in ended.shape:
-            y = jnp.zeros(ended.within(mapped), self.stored.dtype)  # no shard has an element
-        else:
-            y = in_turn(_sliced, self.stored, layout, mapped, entries, self.mesh)
+        empty = 0 in ended.shape
+        y = self._none(ended) if empty else in_turn(_sliced, self.stored, layout, mapped, entries, self.mesh)
         return self._with(*without(y, ended, tuple(d for d, one in enumerate(entries) if isinstance(one, int))))
+
+    def _none(self, layout: Layout) -> Array:
+        """An array without elements: no shard has one."""
+        return jnp.zeros(layout.within(self._mapped()), self.stored.dtype)
 
     def _mapped(self) -> frozenset[str]:
         here = jax.sharding.get_abstract_mesh()
