@@ -1,5 +1,7 @@
 """Padded arrays in `vmap` and loops, which remove and add dimensions of the stored array, but keep how it was made."""
 
+import functools
+
 import jax
 from jax.sharding import Mesh
 
@@ -13,23 +15,36 @@ class Origin:
     stored array: where `vmap` or `scan` has removed it the rest is kept, and what `vmap` adds is compared too.
     """
 
+    __slots__ = ("added", "home", "layout")
+
     def __init__(self, layout: Layout, home: AnyMesh | None, stored: object) -> None:
-        shape: tuple[int, ...] = getattr(stored, "shape", layout.storage)
-        lead = lead_of(layout, shape)
-        self.layout = layout if lead.ndim else layout.along(range(max(0, layout.ndim - len(shape)), layout.ndim))
-        self.home = home.abstract_mesh if isinstance(home, Mesh) else home
-        more = len(shape) - self.layout.ndim
-        added = shape[:more] if more > 0 and shape[more:] == self.layout.storage else ()
-        self.seen = (*added, *self.layout.shape), ((),) * len(added) + self.layout.cuts
+        shape: tuple[int, ...] | None = getattr(stored, "shape", None)
+        more = 0 if shape is None else len(shape) - len(layout.shape)
+        if shape is not None and more < 0 and not lead_of(layout, shape).ndim:
+            layout = layout.along(range(-more, layout.ndim))
+        self.added = shape[:more] if shape is not None and more > 0 and shape[more:] == layout.storage else ()
+        self.layout, self.home = layout, described(home)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Origin) and self.seen == other.seen and self.home == other.home
+        if not isinstance(other, Origin) or self.home != other.home:
+            return False
+        if self.added == other.added:
+            return self.layout is other.layout or self.layout == other.layout
+        return self._seen() == other._seen()
 
     def __hash__(self) -> int:
-        return hash(self.seen)
+        return hash((self.added + self.layout.shape)[-1:])
+
+    def _seen(self) -> tuple[object, object]:
+        return self.added + self.layout.shape, ((),) * len(self.added) + self.layout.cuts
 
     def __repr__(self) -> str:
         return f"{self.layout}, on {self.home}"
+
+
+@functools.lru_cache(maxsize=64)
+def described(mesh: AnyMesh | None) -> AnyMesh | None:
+    return mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
 
 
 def lead_of(layout: Layout, stored: tuple[int, ...]) -> Layout:
