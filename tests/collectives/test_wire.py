@@ -173,6 +173,6 @@ def test_wires_are_refused_by_name() -> None:
         wire_of("int8", np.dtype("f4"))
     with pytest.raises(ValueError, match="lacks the range of float64"):
         wire_of("bfloat16", np.dtype("f8"))
-    misspelt: Any = {"iner": "int16", "outr": "int16"}  # equal wires, neither of a level
+    misspelt: Any = {"iner": "int16", "outr": "int16"}  # equal wires, but no level has these names
     with pytest.raises(ValueError, match="has a level 'iner': use inner for messages inside"):
         mf.plan((8, 8), wire=misspelt)

@@ -77,6 +77,6 @@ def test_labels_read_as_in_the_literature() -> None:
 
 
 def test_positions_that_32_bits_do_not_count_are_refused() -> None:
-    """Catches positions that turn negative: JAX makes an int32 of 2^31 without an error."""
+    """Catches positions that become negative: JAX makes an int32 of 2^31 without an error."""
     with pytest.raises(ValueError, match="over 2147483648 positions, which 32 bits do not count: split it in two"):
         _counted(from_spec((2**32,), {"x": 2}, P("x")).starts(0))

@@ -9,10 +9,11 @@ from .layout import AnyMesh, Layout, mapped_axes
 
 
 class Origin:
-    """What a pytree keeps of an array beside what is stored: its layout and the description of its mesh.
+    """A pytree's record of how an array was made: its layout, and the description of its mesh.
 
-    Loops compare their inputs with results of `jit` and `vmap`. So a batch that no mesh axis cuts is told from the
-    stored array: where `vmap` or `scan` has removed it the rest is kept, and what `vmap` adds is compared too.
+    Loops compare their inputs with results of `jit` and `vmap`. So the stored array shows whether it has a batch, if no
+    mesh axis cuts that: the record leaves a batch out where `vmap` or `scan` has removed it, and two records are equal
+    if `vmap` has added the same dimensions.
     """
 
     __slots__ = ("added", "home", "layout")

@@ -50,8 +50,8 @@ class Plan:
         machine: the machine model that priced the walks.
         dots: the ways to multiply that the precision allows.
         sources: the steps' operands, in order: Points, tables, or None.
-        trials: seconds of this walk, then of the others that effort="measure"
-            ran.
+        trials: seconds of this walk, then of the other walks that
+            effort="measure" ran.
 
     >>> from jax.sharding import AbstractMesh
     >>> plan = mf.plan((256, 256), mesh=AbstractMesh((8,), ("x",)))

@@ -110,7 +110,7 @@ def plan(
             of the direct sum.
         effort: "model", or "measure", which runs at most ten of the model's
             fastest walks on the mesh's devices, for about a minute, and takes
-            the best; `plan.trials` has its seconds, then the others'. The
+            the best; `plan.trials` has the seconds of all, its own first. The
             choice is kept in the folder of `cache`. All processes of a mesh
             must request it, and get the same.
         precompute: keep the matrix rows of dense products on the devices, from
