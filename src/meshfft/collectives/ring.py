@@ -54,7 +54,7 @@ def one_shuffle(
         two_way: send both ways around the ring at once.
         prefetch: fetch the next shard while the held one is used. False: as
             lines 7 and 8 of Algorithm 1, permute, then use.
-        wire: name of the encoding, as in `fftn`, done once, of a shard that is
+        wire: name of one encoding, as "int16", done once, of a shard that is
             an array or (re, im).
 
     Returns:

@@ -58,8 +58,7 @@ def way_of(length: int) -> Way:
     if is_awkward(length):
         rows, columns = folds(length)
         ways.append(Way((rows, columns, columns, rows) * 2, chirp=True))  # both directions over twice the points
-    lows = (d for d in range(NARROW, math.isqrt(length) + 1) if length % d == 0)
-    if max(ways[0].rows) > DENSE and length <= MAX_LENGTH and (low := max(lows, default=0)):
+    if max(ways[0].rows) > DENSE and length <= MAX_LENGTH and (low := largest(length, math.isqrt(length))) >= NARROW:
         first, second = way_of(low), way_of(length // low)
         chirp = first.chirp or second.chirp
         ways.append(Way(first.rows + second.rows, low, 1 + first.twos + second.twos, chirp))

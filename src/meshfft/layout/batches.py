@@ -1,11 +1,9 @@
 """Padded arrays in `vmap` and loops, which remove and add dimensions of the stored array, but keep how it was made."""
 
-import functools
-
 import jax
-from jax.sharding import Mesh
 
 from .layout import AnyMesh, Layout, mapped_axes
+from .placement import description_of
 
 
 class Origin:
@@ -24,7 +22,7 @@ class Origin:
         if shape is not None and more < 0 and not lead_of(layout, shape).ndim:
             layout = layout.along(range(-more, layout.ndim))
         self.added = shape[:more] if shape is not None and more > 0 and shape[more:] == layout.storage else ()
-        self.layout, self.home = layout, described(home)
+        self.layout, self.home = layout, None if home is None else description_of(home)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Origin) or self.home != other.home:
@@ -41,11 +39,6 @@ class Origin:
 
     def __repr__(self) -> str:
         return f"{self.layout}, on {self.home}"
-
-
-@functools.lru_cache(maxsize=64)
-def described(mesh: AnyMesh | None) -> AnyMesh | None:
-    return mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
 
 
 def lead_of(layout: Layout, stored: tuple[int, ...]) -> Layout:

@@ -27,11 +27,15 @@ def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:
     """True for one mesh, or for a mesh and its description, which is all that eager `grad` and `vmap` show."""
     if isinstance(a, Mesh) == isinstance(b, Mesh):
         return a == b
-    return getattr(a, "abstract_mesh", a) == getattr(b, "abstract_mesh", b)
+    return a is not None and b is not None and description_of(a) == description_of(b)
+
+
+def description_of(mesh: AnyMesh) -> AbstractMesh:
+    return mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
 
 
 def with_axes(mesh: AnyMesh, kind: AxisType) -> AbstractMesh:
-    known = mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
+    known = description_of(mesh)
     kinds = (kind,) * len(known.axis_names)
     return AbstractMesh(known.axis_sizes, known.axis_names, kinds, abstract_device=known.abstract_device)
 
