@@ -305,6 +305,19 @@ def test_a_refusal_for_a_large_chunk_names_a_budget_that_does(
     assert mf.passes(shape, budget=least, **options).peak_bytes <= least
 
 
+@pytest.mark.parametrize("chunk", [(40, 192, 200), (160, 48, 200), (32, 96, 100)])
+def test_a_table_says_what_reads_large_chunks_less_often(chunk: tuple[int, ...]) -> None:
+    """Catches a source read many times without a word, and advice that does not hold."""
+    how: dict = {"chunk": chunk, "dtype": np.float32, "mesh": AbstractMesh((2,), ("x",))}
+    once, least = 160 * 192 * 200 * 4, math.prod(chunk) * 4 * 39 // 10
+    made = mf.passes((160, 192, 200), budget=least, **how)
+    times = made.steps[0].read_bytes / once
+    said = re.search(r"read (\d+) times.* at most 3 with (.*) MB a process", " ".join(str(made).split()))
+    assert said and times > 3 and int(said[1]) == round(times)
+    roomy = mf.passes((160, 192, 200), budget=int(float(said[2]) * 1e6), **how)
+    assert roomy.steps[0].read_bytes <= 3 * once and "times" not in str(roomy)
+
+
 def test_wrong_arguments_are_refused() -> None:
     """Catches budgets that are no numbers of bytes, empty arrays, and complex arrays for real transforms."""
     with pytest.raises(ValueError, match="budget is 0: give a positive number"):

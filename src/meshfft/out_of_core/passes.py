@@ -24,7 +24,7 @@ from ..numerics.split_complex import Shape
 from ..operators.transform import FOURIER, becomes, integer, integers, natural_dtype, resolve, transform_of
 from ..plans.plan import Plan
 from ..plans.planning import plan
-from .tiles import Pass, Passes, buffer_bytes, covered, held_bytes, runs
+from .tiles import Pass, Passes, budget_for, buffer_bytes, covered, held_bytes, runs
 
 AXES = "pqrstuvw"  # of a mesh of tiles; no more dimensions can be cut
 Steps = tuple[Pass, ...]
@@ -209,10 +209,8 @@ class _Search:
         if self.device_budget is not None and max(one.peak_bytes for one in plans.values()) > self.device_budget:
             name, given, taken = "device_budget", self.device_budget, {d: one.peak_bytes for d, one in plans.items()}
         dim = max(taken, key=taken.__getitem__)
-        takes = needs = taken[dim]
-        if name == "budget":
-            most = 2 * (takes + 3 * chunk_bytes) + 16
-            needs = least(most, lambda budget: takes + buffer_bytes(budget, chunk_bytes) <= budget)
+        takes = taken[dim]
+        needs = budget_for(takes, chunk_bytes) if name == "budget" else takes
         what = f"a line of {self.points[dim]} points along dimension {dim} takes {takes} bytes with its copies"
         what += f", and the source has chunks of {chunk_bytes} bytes" * (math.prod(self.chunk) > 1)
         narrower = ", or precision='float32'" if plans[dim].dtype == np.complex128 else ""

@@ -5,9 +5,11 @@
 Invariant: the tiles of a pass cover every position of its input and of its output once.
 """
 
+import bisect
 import dataclasses
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from ..plans.plan import Plan
 from ..plans.table import filled, ruled
 
 TRANSFER_BYTES = 2**25  # larger transfers are no faster
+COPIED = 3  # times that a source is read in place of read, written and read as a copy
 HEADS = ("pass", "layout after", "tiles", "a tile", "reads", "writes", "on disk")
 
 
@@ -32,6 +35,12 @@ def transfer_bytes(budget: int) -> int:
 def buffer_bytes(budget: int, chunk_bytes: int = 1) -> int:
     """Bytes of buffers: a transfer (at least one chunk) held three times, in a tile, in chunks and as file bytes."""
     return min(3 * budget // 8, 6 * TRANSFER_BYTES) + 3 * max(0, chunk_bytes - transfer_bytes(budget))
+
+
+def budget_for(held: int, chunk_bytes: int) -> int:
+    """The least budget that has room for tiles of so many bytes and for the buffers."""
+    most = 2 * (held + 3 * chunk_bytes) + 16
+    return bisect.bisect_left(range(most), True, key=lambda budget: held + buffer_bytes(budget, chunk_bytes) <= budget)
 
 
 def given_dtype(plan: Plan, dtype: np.dtype) -> np.dtype:
@@ -236,8 +245,17 @@ class Passes:
             held += f", {quantity(self.device_bytes, 'B')} of {quantity(self.device_budget, 'B')} a device"
         head = (title, f"{many} over the disk, mesh {mesh}, {held}")
         extra = quantity(self.extra_bytes, "B") if self.extra_bytes else "nothing"
-        tail = f"{extra} on the disk besides the output; an interrupted run can be resumed"
-        return "\n".join((*map(filled, head), "", self._table(), filled(tail)))
+        tail = [f"{extra} on the disk besides the output; an interrupted run can be resumed", *self._advice()]
+        return "\n".join((*map(filled, head), "", self._table(), *map(filled, tail)))
+
+    def _advice(self) -> Iterator[str]:
+        """The budget that has room to copy the source first, which moves as many bytes as reading it three times."""
+        first, chunk_bytes = self.steps[0], math.prod(self.steps[0].chunk) * self.dtype.itemsize
+        times = first.read_bytes / (math.prod(self.shape) * self.dtype.itemsize)
+        if times > COPIED:
+            enough = quantity(1.01 * budget_for(2 * chunk_bytes, chunk_bytes), "B")
+            why = f"the source is read {times:.0f} times, as its chunks are large"
+            yield f"{why}: at most {COPIED} with {enough} a process"
 
     def __repr__(self) -> str:
         many = " + ".join(str(len(step.tiles)) for step in self.steps)
