@@ -2,12 +2,14 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax import lax
 from reference import dft, error, noise
 from strategies import SIZES
 
@@ -140,6 +142,25 @@ def test_planes_stay_planes(length: int, engine: str) -> None:
     assert error(re + 1j * im, np.asarray(there(x))) <= 2e-8
     (real,) = back((np.real(y), np.imag(y)))
     assert error(real, np.asarray(back(y))) <= 2e-8
+
+
+@pytest.fixture
+def as_on_tpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    def branch(*args: Any, tpu: Any = None, default: Any = None, **others: Any) -> Any:
+        return (tpu or default)(*args)
+
+    monkeypatch.setattr(lax, "platform_dependent", branch)
+
+
+@pytest.mark.parametrize("length", [1326, 2003, 2190])
+def test_tpus_take_no_long_product(as_on_tpus: None, length: int) -> None:
+    """Catches real lines that XLA would transform by one product of N x N on a TPU, or wrong ones instead."""
+    sign = -1 if length % 2 else 1
+    assert max(errors((3, length, 2), (1,), sign, "xla")) <= max(fft_error(length, 8).noise, 4e-7)
+    assert max(errors((3, length, 2), (2, 1), sign, "xla")) <= max(fft_error(length, 8).noise, 4e-7)
+    x = jax.ShapeDtypeStruct((3, length), "f")
+    text = str(jax.make_jaxpr(lambda x: half_spectrum(x, (1,), sign, "xla"))(x))
+    assert f"fft_lengths=({length},)" not in text and "fft_type=2" not in text
 
 
 @given(st.integers(1, 40000))

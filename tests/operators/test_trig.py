@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import error, noise
 
-from meshfft.kernels.trig import transform
+from meshfft.kernels.real import Products, factors
+from meshfft.kernels.trig import real_lines, transform
 from meshfft.numerics.phases import MAX_LENGTH
 from meshfft.operators.transform import Transform, transform_of
 from meshfft.operators.trig import FAMILIES, TYPES, Trig, trig
@@ -95,6 +96,24 @@ def test_every_call_is_scipys(x64: None, family: str, length: int) -> None:
         for dim, result in enumerate(results[matrix]):
             truth = call(blocks[dim], type, axis=dim, norm=norm, orthogonalize=shared)
             assert error(scale * np.asarray(result), truth) <= 2e-15, (matrix, norm, inverse, dim)
+
+
+@pytest.mark.parametrize("length", [6, 31, 520])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_by_products(x64: None, family: str, length: int) -> None:
+    """Catches a type whose real FFT is XLA's whatever the engine, and one that weights its bins otherwise."""
+    block = noise((2, length), "float64", length)
+    for type in (1, 2, 3, 4):
+        _, (matrix,), scale, *_ = made(family, length, type, "ortho", None, False)
+        if not factors(real_lines(matrix)[0]):
+            continue
+        found = jax.jit(lambda b, matrix=matrix: transform(b, 1, matrix, Products()))(block)
+        assert (
+            error(scale * np.asarray(found), getattr(scipy.fft, NAMES[family, False])(block, type, norm="ortho"))
+            <= 2e-15
+        )
+        text = str(jax.make_jaxpr(lambda b, matrix=matrix: transform(b, 1, matrix, Products()))(block))
+        assert "fft_type=2" not in text and "fft_type=3" not in text, "no real FFT of XLA"
 
 
 @given(matrices())

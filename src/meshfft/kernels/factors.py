@@ -47,6 +47,10 @@ class Way(NamedTuple):
     chirp: bool = False
 
     @property
+    def by_xla(self) -> bool:
+        return not (self.radix or self.chirp)
+
+    @property
     def cost(self) -> int:
         return sum(rounded_up(rows, SIDE) for rows in self.rows)
 

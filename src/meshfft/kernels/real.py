@@ -1,7 +1,8 @@
 """One device's FFT of a real block along uncut dimensions: half spectra, and back (formulas: RealEngine in base.py).
 
-XLA's own costs 0.9 of a complex one on a TPU, its transpose 1.35, by the compiler's cycles; products, for matrix units,
-half. Up to DENSE points these are one product with the N columns
+XLA's own costs 0.9 of a complex one on a TPU, its transpose 1.35, by the compiler's cycles. Where factors.py knows a
+cheaper way than XLA's one long product, lines become complex. Products, for matrix units, cost half. Up to DENSE points
+these are one product with the N columns
 
     cos(2 pi k n / N), 0 <= k <= N // 2,      sign sin(2 pi k n / N), 0 < k < N / 2.
 
@@ -12,7 +13,7 @@ Above, N = N1 N2 with n = n1 + N1 n2 and k = k1 N2 + k2, in two stages, the seco
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -23,20 +24,22 @@ from ..layout.layout import line_shape
 from ..machine.chip import Chip, rounded_up
 from ..machine.machine import Work
 from ..numerics.phases import table
-from ..numerics.split_complex import Block, Planes, folded, join, like, resize, scaled, split, unfolded
+from ..numerics.split_complex import B, Planes, folded, join, like, resize, scaled, split, unfolded
 from .base import Lines, Offer, RealEngine, Site
-from .factors import largest
-from .xla import XLA, twiddled
+from .factors import largest, way_of
+from .xla import XLA, fft, twiddled
 
 # Passes over a block of reals around one product, around two stages, and inside these; real products of two stages.
 # Fitted to the cycles of TPU v3 and v5e.
 DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
 STAGE_PRODUCTS = 5
+SHARES = {False: 0.9, True: 1.35}  # by `onto_real`: XLA's cost on a TPU over that of complex lines
 XLA_DIMS = 3  # most of one call of XLA's real FFT
 SIDE = 128  # rows of a matrix unit
 DENSE = 4 * SIDE  # most points of one product; above, two stages are cheaper
 RUN = 32  # terms of one float sum on CPUs, which add one term after another
 HostPlanes = tuple[np.ndarray, np.ndarray]
+Ways = Callable[..., Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,29 +56,62 @@ class XlaReal(RealEngine):
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         whole = XLA.work(lines, itemsize, chip)
-        half = whole.vector_flops // 2, whole.matrix_flops // 2
+        if chip.side > 1:
+            last = SHARES[lines.onto_real] if way_of(lines.lengths[-1]).by_xla else 1.0
+            share = (last + (len(lines.dims) - 1) / 2) / len(lines.dims)  # the others have half the lines
+            return dataclasses.replace(
+                whole,
+                matrix_flops=round(share * whole.matrix_flops),
+                memory_bytes=round(2 * share * whole.memory_bytes),
+                fed_bytes=round(2 * share * whole.fed_bytes),
+            )
         copies = 2 * lines.onto_real if chip.switched else 0
         if chip.cached:
             copies = 1 if lines.behind else 2 * lines.onto_real
         more = (copies * lines.points + chip.cached * 2 * lines.points // lines.lengths[-1]) * itemsize
-        return dataclasses.replace(
-            whole, vector_flops=half[0], matrix_flops=half[1], peak_bytes=whole.peak_bytes + more
-        )
+        return dataclasses.replace(whole, vector_flops=whole.vector_flops // 2, peak_bytes=whole.peak_bytes + more)
 
-    def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
+    def half(self, block: B, dims: tuple[int, ...], sign: int) -> B:
         (x,) = split(block)
-        y = jnp.fft.rfftn(x, axes=dims)  # has sign -1; the other is its conjugate
+        y = _by_platform(
+            x, dims, x.shape[dims[-1]], _half_by_ffts, _half_by_xla
+        )  # has sign -1; the other is its conjugate
         y = jnp.conj(y) if sign > 0 else y
         return split(y) if isinstance(block, tuple) else y
 
-    def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
-        """XLA's irfftn has sign +1 and doubles all bins but 0 and N / 2: these are halved first."""
+    def real(self, block: B, dims: tuple[int, ...], length: int, sign: int) -> B:
         y = join(split(block))
-        shape = [y.shape[d] for d in dims[:-1]] + [length]
-        halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
-        y = scaled(jnp.conj(y) if sign < 0 else y, halves.reshape(line_shape(dims[-1], y.ndim)))
-        x = jnp.fft.irfftn(y, shape, axes=dims, norm="forward")
+        y = jnp.conj(y) if sign < 0 else y
+        x = _by_platform(y, dims, length, _real_by_ffts, _real_by_xla)
         return (x,) if isinstance(block, tuple) else x
+
+
+def _by_platform(x: Array, dims: tuple[int, ...], length: int, by_ffts: Ways, by_xla: Ways) -> Array:
+    """TPUs take complex FFTs where XLA's real one would be one long product."""
+    usual = functools.partial(by_xla, dims=dims, length=length)
+    if all(way_of(n).by_xla for n in (*(x.shape[d] for d in dims[:-1]), length)):
+        return usual(x)
+    return lax.platform_dependent(x, tpu=functools.partial(by_ffts, dims=dims, length=length), default=usual)
+
+
+def _half_by_xla(x: Array, dims: tuple[int, ...], length: int) -> Array:
+    return jnp.fft.rfftn(x, axes=dims)
+
+
+def _half_by_ffts(x: Array, dims: tuple[int, ...], length: int) -> Array:
+    lines = fft(lax.complex(x, jnp.zeros_like(x)), dims[-1:], -1)
+    return fft(resize(lines, dims[-1], length // 2 + 1), dims[:-1], -1)
+
+
+def _real_by_xla(y: Array, dims: tuple[int, ...], length: int) -> Array:
+    """XLA's irfftn has sign +1 and doubles all bins but 0 and N / 2: these are halved first."""
+    shape = [y.shape[d] for d in dims[:-1]] + [length]
+    halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
+    return jnp.fft.irfftn(scaled(y, halves.reshape(line_shape(dims[-1], y.ndim))), shape, axes=dims, norm="forward")
+
+
+def _real_by_ffts(y: Array, dims: tuple[int, ...], length: int) -> Array:
+    return fft(resize(fft(y, dims[:-1], 1), dims[-1], length), dims[-1:], 1).real
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,11 +135,11 @@ class Products(RealEngine):
             peak_bytes=6 * points * itemsize,
         )
 
-    def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
+    def half(self, block: B, dims: tuple[int, ...], sign: int) -> B:
         ((x,), (dim,)) = split(block), dims
         return like(block, _to_half(x, dim, sign))
 
-    def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
+    def real(self, block: B, dims: tuple[int, ...], length: int, sign: int) -> B:
         x = _from_half(split(block), dims[0], length, sign)
         return (x,) if isinstance(block, tuple) else x
 

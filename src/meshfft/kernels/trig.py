@@ -22,61 +22,71 @@ from ..layout.layout import line_shape
 from ..numerics.phases import host_roots
 from ..numerics.split_complex import interleaved, resize
 from ..operators.trig import Ends, Trig, divided
+from .base import RealEngine
+from .real import XLA_REAL
 from .stockham import by_lines
+from .xla import fft
 
 
-def transform(block: Array, dim: int, matrix: Trig, in_place: bool = False) -> Array:
+def real_lines(matrix: Trig) -> tuple[int, bool]:
+    """Points of the real FFT, and whether it is onto real numbers."""
+    return int(matrix.period) if matrix.type == 1 else matrix.length, matrix.type == 3
+
+
+def transform(block: Array, dim: int, matrix: Trig, engine: RealEngine = XLA_REAL, in_place: bool = False) -> Array:
     """M x along a dimension of a real block, unscaled. Costs about 2.5 N log2 N flops a line, twice that for type I,
     and one complex spectrum of memory, of a few lines at a time if in place. Sources: J. Makhoul, "A fast cosine
     transform in one and two dimensions" (1980); S. C. Chan and K. L. Ho, "Direct methods for computing discrete
     sinusoidal transforms" (1990)."""
     if in_place:
-        return by_lines(block, dim, functools.partial(transform, dim=dim, matrix=matrix))
+        return by_lines(block, dim, functools.partial(transform, dim=dim, matrix=matrix, engine=engine))
     columns = divided(matrix.column_ends, matrix.weights[1])  # the FFTs compute K W
     kernel = _cosines if matrix.family == "cos" else _sines
-    lines = kernel(_times(block, dim, _diagonal(matrix.length, columns)), dim, matrix.type)
+    lines = kernel(_times(block, dim, _diagonal(matrix.length, columns)), dim, matrix.type, engine)
     return _times(lines, dim, _diagonal(matrix.length, matrix.row_ends))
 
 
-def _cosines(x: Array, dim: int, type: int) -> Array:
-    odd = x.shape[dim] % 2 == 1
-    return {1: _cosines_1, 2: _cosines_2, 3: _cosines_3, 4: _cosines_4_odd if odd else _cosines_4_even}[type](x, dim)
+def _cosines(x: Array, dim: int, type: int, engine: RealEngine) -> Array:
+    if type == 4 and x.shape[dim] % 2 == 0:
+        return _cosines_4_even(x, dim)
+    return {1: _cosines_1, 2: _cosines_2, 3: _cosines_3, 4: _cosines_4_odd}[type](x, dim, engine)
 
 
-def _sines(x: Array, dim: int, type: int) -> Array:
+def _sines(x: Array, dim: int, type: int, engine: RealEngine) -> Array:
     """With k' = N-1-k, sin pi (k+1)(2n+1) / 2N = (-1)^n cos pi k' (2n+1) / 2N; of types III and IV likewise."""
     if type == 1:
-        return _sines_1(x, dim)
+        return _sines_1(x, dim, engine)
     signs = 1.0 - 2.0 * (np.arange(x.shape[dim]) % 2)
     if type == 3:
-        return _times(_cosines(jnp.flip(x, dim), dim, type), dim, signs)
-    return jnp.flip(_cosines(_times(x, dim, signs), dim, type), dim)
+        return _times(_cosines(jnp.flip(x, dim), dim, type, engine), dim, signs)
+    return jnp.flip(_cosines(_times(x, dim, signs), dim, type, engine), dim)
 
 
-def _cosines_1(x: Array, dim: int) -> Array:
+def _cosines_1(x: Array, dim: int, engine: RealEngine) -> Array:
     mirrored = jnp.concatenate([x, _cut(x, dim, slice(-2, 0, -1))], dim)
-    return jnp.real(jnp.fft.rfft(mirrored, axis=dim))
+    return jnp.real(engine.half(mirrored, (dim,), -1))
 
 
-def _sines_1(x: Array, dim: int) -> Array:
+def _sines_1(x: Array, dim: int, engine: RealEngine) -> Array:
     zero = jnp.zeros_like(_cut(x, dim, slice(1)))
     mirrored = jnp.concatenate([zero, x, zero, -jnp.flip(x, dim)], dim)
-    return -jnp.imag(_cut(jnp.fft.rfft(mirrored, axis=dim), dim, slice(1, -1)))
+    return -jnp.imag(_cut(engine.half(mirrored, (dim,), -1), dim, slice(1, -1)))
 
 
-def _cosines_2(x: Array, dim: int) -> Array:
+def _cosines_2(x: Array, dim: int, engine: RealEngine) -> Array:
     n = x.shape[dim]
     waves = 2 * host_roots(np.arange(n // 2 + 1), 4 * n, -1)
-    y = _times(jnp.fft.rfft(_folded(x, dim), axis=dim), dim, waves)
+    y = _times(engine.half(_folded(x, dim), (dim,), -1), dim, waves)
     return jnp.concatenate([jnp.real(y), -jnp.imag(_cut(y, dim, slice((n - 1) // 2, 0, -1)))], dim)
 
 
-def _cosines_3(x: Array, dim: int) -> Array:
+def _cosines_3(x: Array, dim: int, engine: RealEngine) -> Array:
     n = x.shape[dim]
-    waves = host_roots(np.arange(n // 2 + 1), 4 * n, 1)
+    bins = np.arange(n // 2 + 1)
+    waves = np.where((bins == 0) | (2 * bins == n), 1, 2) * host_roots(bins, 4 * n, 1)
     low, high = _cut(x, dim, slice(n // 2 + 1)), jnp.flip(_cut(x, dim, slice(n - n // 2, None)), dim)
     pairs = lax.complex(low, -jnp.concatenate([jnp.zeros_like(_cut(x, dim, slice(1))), high], dim))
-    return _unfolded(jnp.fft.irfft(_times(pairs, dim, waves), n, dim, norm="forward"), dim)
+    return _unfolded(engine.real(_times(pairs, dim, waves), (dim,), n, 1), dim)
 
 
 def _cosines_4_even(x: Array, dim: int) -> Array:
@@ -85,11 +95,11 @@ def _cosines_4_even(x: Array, dim: int) -> Array:
     waves = host_roots(8 * np.arange(half) + 1, 32 * half, -1)
     v = _folded(x, dim)
     pairs = lax.complex(_cut(v, dim, slice(half)), _cut(v, dim, slice(half, None)))
-    y = _times(jnp.fft.fft(_times(pairs, dim, waves), axis=dim), dim, 2 * waves)
+    y = _times(fft(_times(pairs, dim, waves), (dim,), -1), dim, 2 * waves)
     return _unfolded(jnp.concatenate([jnp.real(y), -jnp.imag(y)], dim), dim)
 
 
-def _cosines_4_odd(x: Array, dim: int) -> Array:
+def _cosines_4_odd(x: Array, dim: int, engine: RealEngine) -> Array:
     """For odd a = 2k+1 and b = 2n+1, cos 2 pi a b / 8N = s_a s_b cos 2 pi c with signs s that make both 1 mod 8.
 
     c = u/8 + q p / N, where u N = 1 mod 8, p = b/4 and q = a/2 mod N, and s is + - - + for a = 1 3 5 7 mod 8. In folded
@@ -99,7 +109,7 @@ def _cosines_4_odd(x: Array, dim: int) -> Array:
     k, half = np.arange(n), n // 2
     signs = np.array([1.0, -1.0, -1.0, 1.0])[k % 4]
     folded = _folded(_times(x, dim, signs), dim)
-    v = jnp.fft.rfft(jnp.roll(folded, pow(4, -1, n), dim), axis=dim)
+    v = engine.half(jnp.roll(folded, pow(4, -1, n), dim), (dim,), -1)
     side = np.where((k % 2 == 1) == (k <= half), 1, -1)
     waves = 2 * signs * host_roots(side * n, 8, -1)
     down, up = (jnp.real(_times(v, dim, part)) for part in (waves[half::-1], waves[half:]))

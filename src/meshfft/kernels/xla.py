@@ -103,7 +103,7 @@ XLA = Xla()
 def fft(block: Array, dims: tuple[int, ...], sign: int) -> Array:
     """Transforms dimensions of a complex block, unscaled. Costs about 5 N log2 N flops a line."""
     dims = tuple(d for d in dims if block.shape[d] > 1)
-    if not any(is_awkward(block.shape[dim]) or way_of(block.shape[dim]).radix for dim in dims):
+    if not any(is_awkward(block.shape[dim]) or not way_of(block.shape[dim]).by_xla for dim in dims):
         return _by_xla(block, dims, sign)
     ways = {"cpu": "lines", "tpu": "products", "default": "ffts"}
     branches = {where: functools.partial(_each_way, dims=dims, sign=sign, way=way) for where, way in ways.items()}

@@ -11,10 +11,11 @@ from jax import lax
 
 from ..collectives.all_to_all import Came, Grid, Pieces, Ports, count, divided
 from ..kept import Trial
-from ..kernels.base import Engine, Lines, Sender, fft_error
+from ..kernels.base import Engine, Lines, RealEngine, Sender, fft_error
 from ..kernels.engines import least, offered
+from ..kernels.real import XLA_REAL
 from ..kernels.stockham import COLUMN_BYTES, NARROWEST, grid_of
-from ..kernels.trig import transform
+from ..kernels.trig import real_lines, transform
 from ..kernels.xla import CACHED_BEHIND, XLA
 from ..layout.layout import Layout, resized, shift
 from ..machine.chip import Chip
@@ -156,6 +157,7 @@ class LocalTrig(MatrixStep[Trig]):
     """The cosine or sine transform of an uncut dimension, of both parts of a complex block."""
 
     real: bool  # the block is
+    engine: RealEngine = XLA_REAL  # of its FFT; even lengths of type IV have a complex one
     in_place: bool = False  # a few lines at a time, for CPUs whose devices share a memory
 
     @classmethod
@@ -167,7 +169,10 @@ class LocalTrig(MatrixStep[Trig]):
             if isinstance(whole, Trig) and layout.parts[dim] == 1:
                 nbytes = math.prod(layout.resize(dim, whole.length).block) * problem.itemsize // 2
                 in_place = shared and nbytes >= IN_PLACE_BYTES
-                yield cls((dim,), whole, (matrix.rows,), problem.real_at(todo), in_place)
+                points, onto_real = real_lines(whole)
+                lines = Lines(layout.block, (dim,), (points,), onto_real)
+                for engine, _ in offered(lines, site._replace(xla=True), of_reals=True):
+                    yield cls((dim,), whole, (matrix.rows,), problem.real_at(todo), engine, in_place)
                 return
 
     def error(self, layout: Layout, itemsize: int) -> Error:
@@ -178,11 +183,14 @@ class LocalTrig(MatrixStep[Trig]):
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """A real FFT per part, half a complex one, and the passes around it; type I has twice the points."""
-        length = self.matrix.length
-        points = int(self.matrix.period) if self.matrix.type == 1 else length
-        fft = XLA.work(Lines(layout.block, self.dims, (points,)), itemsize, chip)
+        length, (points, onto_real) = self.matrix.length, real_lines(self.matrix)
+        parts = 1 if self.real else 2
+        lines = Lines(layout.block, self.dims, (points,), onto_real)
+        fft = self.engine.work(lines, itemsize // parts, chip)
+        if self.matrix.type == 4 and length % 2 == 0:
+            fft = XLA.work(lines._replace(lengths=(length // 2,)), 2 * itemsize // parts, chip)
         size = math.prod(layout.resize(self.dim, length).block) * itemsize
-        halves, peak = 2 if self.real else 1, fft.peak_bytes + 2 * size
+        halves, peak = 2 // parts, parts * fft.peak_bytes + 2 * size
         both = 2 * size * (points + 2) // max(length, 1)
         if chip.switched:
             peak = (6 if self.matrix.type == 1 else 5) * size + size // max(length, 1) * 10
@@ -192,14 +200,15 @@ class LocalTrig(MatrixStep[Trig]):
             if self.matrix.type == 1:
                 peak = 5 * size // 2 + both // 2 * halves + size * (halves == 1)
         last = chip.cached and self.dim == layout.ndim - 1  # every second sample costs as much as lines that lie apart
-        passes = fft.memory_bytes + (TRIG_PASSES + CACHED_BEHIND * last) * size
+        passes = parts * fft.memory_bytes + (TRIG_PASSES + CACHED_BEHIND * last) * size
         if self.in_place:  # a second array, and one more for two parts
             peak = (4 - halves) * size + 8 * max(COLUMN_BYTES, NARROWEST * points * itemsize)
         return dataclasses.replace(
             fft,
-            vector_flops=fft.vector_flops // halves,
-            matrix_flops=fft.matrix_flops // halves,
+            vector_flops=parts * fft.vector_flops,
+            matrix_flops=parts * fft.matrix_flops,
             memory_bytes=passes,
+            fed_bytes=parts * fft.fed_bytes,
             peak_bytes=peak,
         )
 
@@ -208,7 +217,7 @@ class LocalTrig(MatrixStep[Trig]):
 
     def _apply(self, planes: Planes) -> Planes:
         dim, matrix, (size,) = self.dim, self.matrix, self.sizes
-        lines = (transform(resize(plane, dim, matrix.length), dim, matrix, self.in_place) for plane in planes)
+        lines = (transform(resize(x, dim, matrix.length), dim, matrix, self.engine, self.in_place) for x in planes)
         return tuple(resize(plane, dim, size) for plane in lines)
 
     def name(self, layout: Layout) -> str:
