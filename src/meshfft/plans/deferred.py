@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array, ShapeDtypeStruct
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from ..layout.layout import AnyMesh, Layout, axis_sizes, from_spec, spec_of
+from ..layout.layout import AnyMesh, Layout, axis_sizes, from_spec, hashed_once, spec_of
 from ..layout.padded_array import LaidOut, is_padded, stored_of
 from ..layout.placement import with_axes
 
@@ -101,7 +101,8 @@ class Place:
         return cutting.difference(*self.leading(role), self.layout(role).mesh_axes)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@hashed_once
+@dataclasses.dataclass(frozen=True)
 class Call:
     """A function with its arguments. `cut` has, per dimension of each array, the dimension of the first array that is
     cut in the same way, or None; with only None an array is whole on every device.

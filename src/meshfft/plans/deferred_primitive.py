@@ -26,20 +26,7 @@ from ..layout.reading import hidden_by
 from ..machine.topology import machine_of
 from ..numerics.dtypes import check_fits, wide_types
 from ..stacks import empty_stack, with_stack
-from .deferred import (
-    CALLS,
-    INEXACT,
-    Call,
-    DeferredWork,
-    Fixed,
-    Names,
-    Role,
-    Shapes,
-    batched,
-    put,
-    tangent,
-    transposed,
-)
+from .deferred import CALLS, INEXACT, Call, DeferredWork, Fixed, Role, batched, put, tangent, transposed
 
 F = TypeVar("F", bound=Callable[..., Any])
 deferred_p = Primitive("meshfft_deferred")
@@ -104,26 +91,17 @@ def _deferred(
     shapes = tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in values)
     out = how.get("out_spec")
     out = None if out is None else from_spec((0,) * len(out), axis_sizes(mesh), out).axes
-    work, made = _work(function, tree, fixed, cut, shapes, out, mesh, first if linear else 0, wide_types())
+    call = Call(function, tree, fixed, cut, shapes, out, wide_types())
+    work, made = _work(call, mesh, first if linear else 0)
     return jax.tree.unflatten(made, deferred_p.bind(*values, work=work, devices=_needs_devices()))
 
 
 @functools.lru_cache(maxsize=CALLS)
-def _work(
-    function: Callable[..., Any],
-    tree: jax.tree_util.PyTreeDef,
-    fixed: tuple[Fixed | None, ...],
-    cut: tuple[tuple[int | None, ...], ...],
-    shapes: Shapes,
-    out: tuple[Names, ...] | None,
-    mesh: AnyMesh,
-    linear: int,
-    wide: bool,
-) -> tuple[DeferredWork, jax.tree_util.PyTreeDef]:
-    call, ndim = Call(function, tree, fixed, cut, shapes, out, wide), len(shapes[0].shape)
+def _work(call: Call, mesh: AnyMesh, linear: int) -> tuple[DeferredWork, jax.tree_util.PyTreeDef]:
+    out, ndim = call.out, len(call.shapes[0].shape)
     everything = [tuple(mesh.axis_names), *[()] * (ndim - 1)][:ndim]
     place, results, made = call.placed(with_axes(mesh, AxisType.Manual), call.spec([()] * ndim if out else everything))
-    ins, outs = tuple(map(Role, range(len(shapes)))), tuple(Role(j, True) for j in range(len(results)))
+    ins, outs = tuple(map(Role, range(len(call.shapes)))), tuple(Role(j, True) for j in range(len(results)))
     auto = with_axes(mesh, AxisType.Auto)  # as XLA sees them
     told = tuple(
         NamedSharding(auto, at.spec) if at.even and at.mesh_axes and (out or at.ndim != ndim) else None
@@ -161,12 +139,9 @@ def _lower(*values: Array, work: DeferredWork, devices: ClosedJaxpr) -> list[Arr
     def call(*values: Array) -> list[Array]:
         return list(whole_p.bind(*values, work=work))
 
-    def infer(mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> Any:
-        return _partition(work, mesh, given, [])[2]
-
     call.def_partition(
         functools.partial(_partition, work),
-        infer,
+        lambda mesh, given, wanted: _partition(work, mesh, given, [])[2],
         **_rule(work, [*(x.shape for x in values), *(x.shape for x in work.results)]),
     )
     # JAX's compilation cache may distinguish calls of these shapes only by this.
