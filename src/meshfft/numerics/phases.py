@@ -206,8 +206,7 @@ def _high(a: Any, b: Array) -> Array:
     low, mask = np.uint32(16), np.uint32(0xFFFF)
     a1, a0, b1, b0 = a >> low, a & mask, b >> low, b & mask
     middle = (a0 * b0 >> low) + (a1 * b0 & mask) + (a0 * b1 & mask)
-    high: Array = a1 * b1 + (a1 * b0 >> low) + (a0 * b1 >> low) + (middle >> low)
-    return high
+    return a1 * b1 + (a1 * b0 >> low) + (a0 * b1 >> low) + (middle >> low)
 
 
 def logarithm(z: np.ndarray) -> tuple[Two, Two]:

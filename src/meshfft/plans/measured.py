@@ -93,8 +93,7 @@ def _devices(mesh: AnyMesh | None) -> list[jax.Device]:
 
 def _of_first(values: list[float], devices: Sequence[jax.Device]) -> list[float]:
     said = from_all(values, devices)
-    found: list[float] = said[min(said)]
-    return found
+    return said[min(said)]
 
 
 def _timed(plans: Sequence[Plan], tell: Tell) -> list[float]:

@@ -145,8 +145,7 @@ def fft_between(
 
     def transpose(cts: Planes) -> Planes:
         (pulled,) = jax.linear_transpose(plain, tuple(likes))(cts)
-        made: Planes = pulled
-        return made
+        return pulled
 
     return linear_on_tpu(kernels, plain, transpose, tuple(arrays), interpret)
 

@@ -49,8 +49,7 @@ def spread(values: Array, slots: Slots, form: Form, shape: Shape) -> Array:
 def _on_tpu(by_kernel: OnSlots, elsewhere: OnSlots, x: Array, slots: Slots) -> Array:
     if x.dtype != jnp.complex64:
         return elsewhere(x, slots)
-    made: Array = lax.platform_dependent(x, slots, tpu=by_kernel, default=elsewhere)
-    return made
+    return lax.platform_dependent(x, slots, tpu=by_kernel, default=elsewhere)
 
 
 def interpolated(block: Array, slots: Slots, form: Form, interpret: bool = False) -> Array:

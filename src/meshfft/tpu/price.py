@@ -93,8 +93,7 @@ def wire_table() -> dict[str, dict[str, dict[str, float]]]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(__file__).with_name(name).read_text())["bundles"]
-    return found
+    return json.loads(Path(__file__).with_name(name).read_text())["bundles"]
 
 
 def operations(length: int) -> float:

@@ -118,8 +118,7 @@ def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
     (target,), bits, exponents = targets, form.coded.bits, list[Array]()
 
     def tile(plane: int, at: int) -> Array:  # read twice, for the largest and for the integers, to save registers
-        value: Array = sources[plane][(share, *_place(sources[plane], rows, at))]
-        return value
+        return sources[plane][(share, *_place(sources[plane], rows, at))]
 
     for begin, places in _runs(form):
         largest = functools.reduce(jnp.maximum, (words.finite(tile(*at)) for together in places for at in together))

@@ -189,8 +189,7 @@ def linear_on_tpu(
         with jax.named_scope("fft"):  # profiles find it by the name of XLA's FFT
             return kernels(given) if interpret else lax.platform_dependent(given, tpu=kernels, default=elsewhere)
 
-    made: Planes = jax.custom_derivatives.linear_call(forward, lambda _, cts: transpose(cts), None, given)
-    return made
+    return jax.custom_derivatives.linear_call(forward, lambda _, cts: transpose(cts), None, given)
 
 
 def scratch_of(tiles: int, *lines: FFTLine) -> tuple[int, ...]:
