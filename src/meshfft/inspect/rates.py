@@ -96,11 +96,11 @@ def measured_rates(mesh: Mesh, tell: Callable[[str, float], None]) -> Measured:
     parts = 2 + len(tiers) + len(sent)
     tell("memory", 0)
     nbytes = _of(BLOCK, platform)
-    memory = 2 * nbytes / _seconds(mesh, _pass, [np.ones(nbytes // 4, np.float32)])
+    memory = 2 * nbytes / _seconds(mesh, lambda x: x * np.float32(0.999), np.ones(nbytes // 4, np.float32))
     rates = {"memory": memory}
     if machine.chip.side == 1:  # matrix units use products
         tell("FFT", 1 / parts)
-        seconds = _seconds(mesh, _transform, [np.ones((nbytes // (8 * LINE), LINE), np.complex64)])
+        seconds = _seconds(mesh, _transform, np.ones((nbytes // (8 * LINE), LINE), np.complex64))
         rates["vector"] = flops_of(LINE) * nbytes / 8 / _net(seconds / 2, 2 * nbytes / memory)
     products, timings = dict[str, float](), list[Timing]()
     for done, tier in enumerate(tiers, 2):
@@ -118,10 +118,6 @@ def _of(values: dict[str, Any], platform: str) -> Any:
 
 def _net(seconds: float, beside: float) -> float:
     return max(seconds - beside, LEAST * seconds)
-
-
-def _pass(x: Array) -> Array:
-    return x * np.float32(0.999)
 
 
 def _transform(x: Array) -> Array:
@@ -142,7 +138,7 @@ def _product_rate(mesh: Mesh, machine: Machine, tier: str) -> float:
         sums = product([(maker, (re, im))], 0, dot)
         return entries, sums[0], sums[-1]
 
-    return dot.flops * SIDE * SIDE * width / _seconds(mesh, multiply, [matrix, block, block])
+    return dot.flops * SIDE * SIDE * width / _seconds(mesh, multiply, matrix, block, block)
 
 
 def _timings(mesh: Mesh, kind: str, axes: tuple[str, ...]) -> Iterator[Timing]:
@@ -155,7 +151,7 @@ def _timings(mesh: Mesh, kind: str, axes: tuple[str, ...]) -> Iterator[Timing]:
     for nbytes in _of(SIZES, mesh.devices.flat[0].platform):
         if seconds * nbytes / before <= PATIENCE:
             count = max(nbytes // (4 * size), 1) * size
-            seconds, before = _seconds(mesh, send, [np.ones(count, np.float32)]), nbytes
+            seconds, before = _seconds(mesh, send, np.ones(count, np.float32)), nbytes
             yield Timing(kind, axes, size, 4 * count, seconds)
 
 
@@ -188,21 +184,21 @@ def _load(machine: Machine, one: Timing) -> Load:
     return ALONE if one.kind == "ring" else ALONE._replace(inner=1 - 1 / one.devices)
 
 
-def _seconds(mesh: Mesh, body: Body, blocks: list[np.ndarray]) -> float:
-    """Seconds of `body` on each device's blocks, in a loop that takes about TARGET."""
+def _seconds(mesh: Mesh, body: Body, *blocks: np.ndarray) -> float:
+    """Seconds of `body` on each device's block or blocks, in a loop that takes about TARGET."""
     spec = PartitionSpec(tuple(mesh.axis_names))
-    put = jax.jit(lambda: tuple(jnp.full((mesh.size * x.shape[0], *x.shape[1:]), x.flat[0]) for x in blocks),
-                  out_shardings=NamedSharding(mesh, spec))  # fmt: skip
-    arrays = put()
+
+    def whole() -> list[Array]:
+        return [jnp.full((mesh.size * x.shape[0], *x.shape[1:]), x.flat[0]) for x in blocks]
 
     @functools.partial(jax.jit, static_argnums=0)
-    def run(times: int, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-        def loop(*blocks: Array) -> tuple[Array, ...]:
-            state = blocks if len(blocks) > 1 else blocks[0]
-            last = lax.fori_loop(0, times, lambda _, x: body(x), state)
-            return last if isinstance(last, tuple) else (last,)
+    def run(times: int, arrays: list[Array]) -> Any:
+        def loop(*state: Array) -> Any:
+            return lax.fori_loop(0, times, lambda _, x: body(x), state if len(state) > 1 else state[0])
 
         return jax.shard_map(loop, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(*arrays)
+
+    arrays = jax.jit(whole, out_shardings=NamedSharding(mesh, spec))()
 
     once = _timed(mesh, functools.partial(run, 1, arrays), 2)
     times = min(max(round(TARGET / once), 1), MOST)
