@@ -152,12 +152,8 @@ def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) ->
         limits = (system.tol or least_tol(system.dtype), system.iterations or ITERATIONS, _rounds(conditions[j], eps))
         stored, counts[j], estimate = solved_line(stored, layout, goal, dims[j], samples, system, limits)
         layout, conditions[j] = goal, conditions[j] if estimate is None else estimate
-    return (
-        tuple(padded(one, layout, system.mesh, given[0]) for one in stored),
-        tuple(conditions),
-        tuple(methods),
-        tuple(counts),
-    )
+    x = tuple(padded(one, layout, system.mesh, given[0]) for one in stored)
+    return x, tuple(conditions), tuple(methods), tuple(counts)
 
 
 def _iterative(system: System) -> tuple[bool, ...]:

@@ -72,31 +72,23 @@ class Line(NamedTuple):
 
 
 def solved_line(
-    given: Planes,
-    start: Layout,
-    goal: Layout,
-    dim: int,
-    points: Points,
-    system: System,
-    limits: tuple[float, int, int],
+    given: Planes, start: Layout, goal: Layout, dim: int, points: Points, system: System, limits: tuple[float, int, int]
 ) -> tuple[Planes, Array, Array | None]:
     """The stored unknowns, the iterations, and for traced points the condition number."""
-    machine, mesh, dtype, dots = system.machine, system.mesh, system.dtype, system.dots
-    size, real, (rest, mean) = goal.shape[dim], real_dtype(dtype), about_the_circle(points)
+    mesh, how = system.mesh, (system.machine, system.dtype.itemsize, system.dots)
+    size, real, (rest, mean) = goal.shape[dim], real_dtype(system.dtype), about_the_circle(points)
     transform = Transform((dim,), (rest.matrix(size),), 1.0)
-    there = find_walk(
-        Problem(goal, transform, machine, dtype.itemsize, dots, system.options._replace(method="kdft"), start)
-    )
-    (there, v), (back, w) = (furnish(walk, (rest,), machine.chip.name, real) for walk in (there, there.adjoint()))
+    there = find_walk(Problem(goal, transform, *how, system.options._replace(method="kdft"), start))
+    chip = system.machine.chip.name
+    (there, v), (back, w) = (furnish(walk, (rest,), chip, real) for walk in (there, there.adjoint()))
     place = _uncut(goal, dim, mesh) if rest.log_radius is None else goal
-    find = functools.partial(moves, machine=machine, itemsize=dtype.itemsize, dots=dots)
     fft, symbol, length = None, None, 1
     if rest.log_radius is None:
         length = embedding(size, place.parts[dim] ** 2)
         fourier = transform_of((dim,), (length,), None, False)
-        fft = sound_walk(Problem(place, fourier, machine, dtype.itemsize, dots))
+        fft = sound_walk(Problem(place, fourier, *how))
         symbol = eigenvalues(rest, size, length, real) / length
-    line = Line(dim, there, back, find(goal, place), find(place, goal), fft, mesh, *limits)
+    line = Line(dim, there, back, moves(goal, place, *how), moves(place, goal, *how), fft, mesh, *limits)
     values = None if symbol is None else jnp.asarray(symbol, real)
     numbers = (v, w, values, jnp.asarray(growth(mean, size, real), real))
     x, count = in_turn(_solve, given, numbers, line)
