@@ -175,13 +175,12 @@ def placed(
         ascending = np.argsort(inside, kind="stable")  # one search serves all orders of the mesh axes
         devices = neighbour_order(where.torus, tuple(inside[axis] for axis in ascending)).array
         order = Order.of(devices.transpose(np.argsort(ascending)))
+    network = None if where.torus is None else Network(where.torus, order, names, kind)
     if where.domains > 1:
-        domains = np.kron(np.arange(where.domains).reshape(outside), np.ones(inside, int))
+        domains = Order.of(np.kron(np.arange(where.domains).reshape(outside), np.ones(inside, int)))
         whole = Order.of(np.tile(order.array, outside))
-        return Machine(
-            where.chip, Network(where.torus, whole, names, kind, Order.of(domains), where.chip.sharing), count
-        )
-    return Machine(where.chip, None if where.torus is None else Network(where.torus, order, names, kind), count)
+        network = Network(where.torus, whole, names, kind, domains, where.chip.sharing)
+    return Machine(where.chip, network, count)
 
 
 @functools.lru_cache(maxsize=64)

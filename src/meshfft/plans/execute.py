@@ -61,7 +61,8 @@ def applied(
     if planes and not walk.real and len(stored) == 1:  # a real array in a complex walk
         stored = (*stored, jnp.zeros_like(stored[0]))
     walk, operands = (furnish if sources else _furnished)(walk, sources, chip.name, dtype)
-    traced = any([isinstance(x, jax.core.Tracer) for x in stored]) or (bool(operands) and _is_traced(operands))
+    leaves = jax.tree.leaves(operands) if operands else []
+    traced = any([isinstance(x, jax.core.Tracer) for x in (*stored, *leaves)])
     if chip.scratch is not None and dtype.itemsize == PLANES:
         _check_kernels(walk, mesh, chip, traced)
     plain = not planes and stored[0].dtype == dtype
@@ -133,10 +134,6 @@ def check_donated(arrays: tuple[AnyStored, ...], walk: Walk, dtype: np.dtype, pl
             f"{result} of {end.label()} stored as {end.storage}: storage can be shared where type, shape and the size "
             f"of blocks are the same; leave donate out"
         )
-
-
-def _is_traced(operands: Operands) -> bool:
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(operands))
 
 
 def furnish(walk: Walk, sources: tuple[object, ...], platform: str, dtype: np.dtype) -> tuple[Walk, Operands]:
