@@ -51,8 +51,7 @@ class FFTLine:
         return 4 if self.many_registers else 2
 
     @property
-    def registers(self) -> int:
-        """M."""
+    def registers(self) -> int:  # M
         return self.length if self.untiled else self.length // SUBLANES
 
     @property

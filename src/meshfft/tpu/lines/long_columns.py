@@ -49,8 +49,7 @@ class SplitLines:
         return SUBLANES if self.tiled else None
 
     @property
-    def second(self) -> int:
-        """B."""
+    def second(self) -> int:  # B
         return self.parts * self.pieces * self.rows
 
     @property
@@ -146,7 +145,6 @@ def _second(of: SplitLines, sign: int, rest: BlockSizes, target: Blocked) -> Ker
 
 
 def _twisted(kernel: Kernel, tables: Sequence[Ref], source: PassOperand, scratch: list[Refs], target: Refs) -> None:
-
     def weigh(k: Index) -> tuple[Weight, Weight]:
         whole = tables[-1][0, k], tables[-1][1, k]
         return times((tables[2][0, k], tables[2][1, k]), whole) if kernel.fixed else whole

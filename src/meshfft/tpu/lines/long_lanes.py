@@ -39,8 +39,7 @@ class LongLine:
     block: int
 
     @property
-    def registers(self) -> int:
-        """M."""
+    def registers(self) -> int:  # M
         return self.length // LANES
 
     @property
@@ -162,7 +161,6 @@ def _over_rows(line: LongLine, tables: Sequence[Ref], source: Refs, tiles: Refs,
 
 
 def _copy_out(line: LongLine, source: Refs, target: Refs) -> None:
-
     def eight(g: Index) -> None:
         for at in range(SUBLANES):
             for row in range(0, line.block, SUBLANES):
