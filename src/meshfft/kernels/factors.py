@@ -50,10 +50,6 @@ class Way(NamedTuple):
     def by_xla(self) -> bool:
         return not (self.radix or self.chirp)
 
-    @property
-    def cost(self) -> int:
-        return sum(rounded_up(rows, SIDE) for rows in self.rows)
-
 
 @functools.lru_cache(maxsize=1024)
 def way_of(length: int) -> Way:
@@ -66,7 +62,7 @@ def way_of(length: int) -> Way:
         first, second = way_of(low), way_of(length // low)
         chirp = first.chirp or second.chirp
         ways.append(Way(first.rows + second.rows, low, 1 + first.twos + second.twos, chirp))
-    return min(ways, key=lambda way: way.cost)
+    return min(ways, key=lambda way: sum(rounded_up(rows, SIDE) for rows in way.rows))
 
 
 def takes_chirp(length: int, chip: Chip) -> bool:

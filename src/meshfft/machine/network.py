@@ -34,13 +34,17 @@ class Network(NamedTuple):
         return tuple(map(self.names.index, axes))
 
     @property
+    def domain(self) -> np.ndarray:
+        return np.zeros(self.order.sizes, int) if self.domains is None else self.domains.array
+
+    @property
     def several(self) -> int:
-        return 1 if self.domains is None else int(self.domains.array.max()) + 1
+        return 1 if self.domains is None else int(self.domain.max()) + 1
 
     @property
     def outside(self) -> tuple[int, ...] | None:
         """Domains along each mesh axis; None if they are no grid of equal blocks."""
-        grid = np.zeros([1] * len(self.names), int) if self.domains is None else self.domains.array
+        grid = self.domain
         for axis, size in enumerate(grid.shape):
             inner = next(n for n in range(size, 0, -1) if size % n == 0 and _runs(grid, axis, n))
             grid = grid.take(range(0, size, inner), axis)
@@ -74,7 +78,7 @@ def collective_load(network: Network, kind: str, axes: tuple[int, ...]) -> Load:
     sources, targets = all_pairs(positions, axes)
     parts = float(count)
     if not whole:
-        where, seat = _domain(network), _seats(network, positions, axes)
+        where, seat = network.domain.ravel(), _seats(network, positions, axes)
         within = where[sources] == where[targets]
         inside = kind == STAGES[0]
         chosen = within if inside else ~within & (seat[sources] == seat[targets])
@@ -90,7 +94,7 @@ def collective_load(network: Network, kind: str, axes: tuple[int, ...]) -> Load:
 
 def pair_load(network: Network, sources: np.ndarray, targets: np.ndarray, blocks: float = 1.0) -> Load:
     """Load of messages of so many blocks between mesh positions, all at once."""
-    where, device, torus = _domain(network), network.order.array.ravel(), network.torus
+    where, device, torus = network.domain.ravel(), network.order.array.ravel(), network.torus
     leaves = where[sources] != where[targets]
     near = sources[~leaves], targets[~leaves]
     if torus is None:
@@ -110,22 +114,16 @@ def pair_load(network: Network, sources: np.ndarray, targets: np.ndarray, blocks
 @functools.lru_cache(maxsize=1024)
 def ring_domains(network: Network, axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Each domain's positions in a ring; () if rings differ, or a stage would have no messages."""
-    rings = _domain(network)[rings_of(np.arange(network.order.array.size).reshape(network.order.sizes), axes)]
+    rings = network.domain.ravel()[rings_of(np.arange(network.order.array.size).reshape(network.order.sizes), axes)]
     first = (rings[:, :, None] == rings[:, None, :]).argmax(2)  # the first of its domain, in each ring
     groups = tuple(tuple(map(int, np.flatnonzero(first[0] == one))) for one in np.unique(first[0]))
     alike = bool((first == first[0]).all()) and len({len(group) for group in groups}) == 1
     return groups if alike and len(groups) > 1 and len(groups[0]) > 1 else ()
 
 
-def _domain(network: Network) -> np.ndarray:
-    if network.domains is None:
-        return np.zeros(network.order.array.size, int)
-    return network.domains.array.ravel()
-
-
 def _seats(network: Network, positions: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """Each position's number among those of its domain in its ring."""
-    rings, where, seats = rings_of(positions, axes), _domain(network), np.zeros(positions.size, int)
+    rings, where, seats = rings_of(positions, axes), network.domain.ravel(), np.zeros(positions.size, int)
     alike = where[rings][:, :, None] == where[rings][:, None, :]
     seats[rings.ravel()] = np.tril(alike, -1).sum(2).ravel()
     return seats

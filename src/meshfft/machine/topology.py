@@ -218,8 +218,8 @@ def mesh_as(machine: Machine, sizes: Mapping[str, int], devices: Sequence[jax.De
         what = f"{machine.chip.domain_name}s of {machine.chip.name} devices{_torus(want)}"
         raise ValueError(f"planned for {want.several} {what}, given {have}: plan for the given devices")
     place = np.empty((here.several, len(devices) // here.several), object)
-    place[0 if here.domains is None else here.domains.array, here.order.array] = devices
-    return Mesh(place[0 if want.domains is None else want.domains.array, want.order.array], tuple(sizes))
+    place[here.domain, here.order.array] = devices
+    return Mesh(place[want.domain, want.order.array], tuple(sizes))
 
 
 def mesh_call(machine: Machine, sizes: Mapping[str, int]) -> str | None:

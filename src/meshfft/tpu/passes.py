@@ -117,7 +117,9 @@ def kernels_of(one: KernelPass, shape: Shape, sign: int, room: int, ports: Ports
     """The kernels of a pass, or None; several small planes at once if possible."""
     if len(one.kinds) == 2:
         return long_columns.kernels_of(shape, one.dims[0], sign, room, ports)
-    rows, sent, flat = ports.rows, ports.sent, _is_flat(one, shape, ports)
+    rows, sent = ports.rows, ports.sent
+    outside = (rows is None or rows.dim == 0) and (sent is None or sent[0] == len(shape) - 1)
+    flat = outside and one.kind == "lane" and len(short.flattened(shape)) == 2
     if flat:
         behind = math.prod(shape[1:-1])
         rows = None if rows is None else Rows(rows.dim, rows.start * behind, rows.size * behind)
@@ -169,11 +171,6 @@ def _target(kernel: Kernel, one: KernelPass, sent: tuple[int, int] | None) -> Bl
         if one.kind == "sublane" and kernel.lines[0].registers % SUBLANES:
             return None  # its last pass does not store whole tiles
     return blocks.sent(dim, parts) if blocks.shape[dim] // parts % tile == 0 else None
-
-
-def _is_flat(one: KernelPass, shape: Sequence[int], ports: Ports) -> bool:
-    rows, sent = ports.rows is None or ports.rows.dim == 0, ports.sent is None or ports.sent[0] == len(shape) - 1
-    return one.kind == "lane" and len(short.flattened(shape)) == 2 and rows and sent
 
 
 def chunk_of(shape: Sequence[int], rows: Rows | None) -> tuple[int, ...]:
