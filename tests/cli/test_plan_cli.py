@@ -151,6 +151,7 @@ def test_machines_that_cannot_be_planned_for_are_refused() -> None:
     assert "larger than the largest v3" in refused(*plan, "--topology", "v3:64x64")
     assert "has 4 devices, v3:4x4 has 32" in refused(*plan, "--topology", "v3:4x4", "--mesh", "2,2")
     assert "add --topology" in refused(*plan, "--mesh", "2,2", "--compile")
+    assert "plan for v5e:4x8" in refused(*plan, "--topology", "h100:8", "--mesh", "8", "--compile")
     assert "give --mesh too" in refused(*plan, "--topology", "v3:4x4", "--spec", "x,y")
     assert "cannot be laid over shape (3, 3)" in refused("plan", "3,3", "--topology", "v3:4x4")
 

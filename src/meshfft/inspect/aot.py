@@ -73,8 +73,9 @@ def devices_of(topology: str) -> list[jax.Device]:
 
 
 def mesh_for(plan: Plan, topology: str) -> Mesh:
-    if plan.machine.network is None:
-        raise ValueError(f"the plan is for {plan.machine.chip.name} devices: plan with topology={topology!r}")
+    if plan.machine.chip.platform != "tpu":
+        name = plan.machine.chip.name
+        raise ValueError(f"only TPUs are compiled for without them, and the plan is for {name}: plan for v5e:4x8, say")
     return plan.device_mesh(devices_of(topology))
 
 
