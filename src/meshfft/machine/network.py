@@ -46,14 +46,10 @@ class Network(NamedTuple):
         """Domains along each mesh axis; None if they are no grid of equal blocks."""
         grid = self.domain
         for axis, size in enumerate(grid.shape):
-            inner = next(n for n in range(size, 0, -1) if size % n == 0 and _runs(grid, axis, n))
+            firsts = {n: np.arange(size) // n * n for n in range(size, 0, -1) if size % n == 0}
+            inner = next(n for n, first in firsts.items() if (grid == grid.take(first, axis)).all())
             grid = grid.take(range(0, size, inner), axis)
         return grid.shape if grid.size == self.several else None
-
-
-def _runs(grid: np.ndarray, axis: int, n: int) -> bool:
-    first = np.arange(grid.shape[axis]) // n * n
-    return bool((grid == grid.take(first, axis)).all())
 
 
 class Load(NamedTuple):

@@ -50,10 +50,14 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip)
     after, stays = natural_end(start, transform), options.method in STAYING and options.out_spec is not None
     check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
-    if evades:
-        _check_known(start, options.order, mesh)
+    fixed = bool(mapped_axes(mesh) & start.mesh_axes)  # by a caller's shard_map
+    if evades and fixed and options.order == "any":
+        raise ValueError(
+            "order 'any' inside shard_map ends in a layout that your out_specs do not know: call a plan inside, and "
+            "take out_specs=plan.out_layout.spec, or give out_spec="
+        )
     there, how = None if stays else options.out_spec, (machine, dtype.itemsize, dots)
-    may_move = evades and not mapped_axes(mesh) & start.mesh_axes  # shard_map has fixed the cuts
+    may_move = evades and not fixed
     goal = goal_of(start, transform, options.order, there, sizes) if may_move or there is not None else None
     even = may_move and start.even and goal is None and not (after.even and options.order == "natural")
     problem = Problem(start, transform, *how, options.planned, goal, even, transform.takes_real(setting.real))
@@ -66,14 +70,6 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     mesh_here(mesh, walk.end)
     check_reached(options.precision, walk.error(dtype.itemsize, machine.chip.rounding), problem.wires.remedy)
     return _kept(walk, transform, mesh, dtype, problem.options, machine, dots)
-
-
-def _check_known(start: Layout, order: str, mesh: AnyMesh | None) -> None:
-    if mapped_axes(mesh) & start.mesh_axes and order == "any":
-        raise ValueError(
-            "order 'any' inside shard_map ends in a layout that your out_specs do not know: call a plan inside, and "
-            "take out_specs=plan.out_layout.spec, or give out_spec="
-        )
 
 
 @spelled
