@@ -63,6 +63,7 @@ def test_files_of_other_devices_and_other_files_are_refused(file: Path, tmp_path
         ("devices = 8", "devices = -8", "devices -8, which is no count"),
         ("domains = 1", "domains = true", "domains True"),
         ("torus = []", 'torus = ["a"]', "torus ['a']"),
+        ("torus = []", "torus = [2, 4]", "torus [2, 4], which is not one of 8 cpu devices"),
         ("float32 =", "flaot32 =", "rates of flaot32"),
         ("link = 1000000.0", "link = true", "link True"),
         ("[rates]", "[rates", "no TOML"),

@@ -49,13 +49,17 @@ def read_machine_file(path: Path) -> tuple[Chip, int, int, tuple[int, ...]]:
         if any(type(count) is not int or count < 1 for count in counts):
             raise ValueError(f"{path} has {name} {found[name]!r}, which is no count: {remedy}")
     chip, rates, products = chip_for(found["platform"], found["kind"]), found["rates"], found["products"]
+    devices, domains, torus = found["devices"], found["domains"], tuple(found["torus"])
+    whole = len(torus) == len(chip.torus) and math.prod(torus) * chip.devices * domains == devices
+    if torus and not whole:
+        raise ValueError(f"{path} has torus {[*torus]}, which is not one of {devices} {chip.name} devices: {remedy}")
     if unknown := sorted({*rates} - {*RATES} | {*products} - {*dict(chip.products)}):
         raise ValueError(f"{path} has rates of {', '.join(unknown)}, which no plan takes: {remedy}")
     for name, value in (rates | products).items():
         if type(value) not in (int, float) or not 0 < value < math.inf:
             raise ValueError(f"{path} has {name} {value!r}, which is no rate: {remedy}")
     chip = measured_chip(chip, rates, products, f"meshfft measure, {found.get('made', 'date unknown')}")
-    return chip, found["devices"], found["domains"], tuple(found["torus"])
+    return chip, devices, domains, torus
 
 
 def machine_text(record: Mapping[str, Any]) -> str:
