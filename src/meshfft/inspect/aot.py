@@ -65,11 +65,10 @@ def devices_of(topology: str) -> list[jax.Device]:
     try:
         return list(topologies.get_topology_desc(topology_name=name, platform="tpu", **many).devices)
     except Exception as error:
-        raise ValueError(
-            f"the TPU compiler does not describe topology {topology!r} ({str(error).splitlines()[0]}): give the "
-            "generation and its chips, as in v2:2x2, v3:4x4, v5e:4x8 or v6e:2x2, three sizes for v4, v5p and tpu7x, as "
-            "in v5p:2x2x4, the first two even"
-        ) from error
+        what = f"the TPU compiler does not describe topology {topology!r} ({str(error).splitlines()[0]})"
+        two, three = "v2:2x2, v3:4x4, v5e:4x8 or v6e:2x2", "v4, v5p and tpu7x, as in v5p:2x2x4, the first two even"
+        remedy = f"give the generation and its chips, as in {two}, three sizes for {three}"
+        raise ValueError(f"{what}: {remedy}") from error
 
 
 def mesh_for(plan: Plan, topology: str) -> Mesh:

@@ -193,10 +193,8 @@ def reaches(tier: str, error: float) -> bool:
 def check_reached(precision: Precision, error: float, beside: str = "") -> None:
     """Raises ValueError if the error exceeds the bound: tiers are chosen before the walk is known."""
     if isinstance(precision, float) and not error <= precision:
-        raise ValueError(
-            f"precision {precision:g} is out of reach of this transform, whose error may be {bound(error)}: "
-            f"give at least that{beside}"
-        )
+        what = f"precision {precision:g} is out of reach of this transform, whose error may be {bound(error)}"
+        raise ValueError(f"{what}: give at least that{beside}")
 
 
 def is_wide(precision: Precision) -> bool:
@@ -214,10 +212,8 @@ def _tier_of(dtype: np.dtype, precision: Precision) -> str:
     if isinstance(precision, float):  # see `check_reached`
         precision = "float32" if reaches("float32", precision) else "float64"
     if precision is not None and precision not in PRECISIONS:
-        names = ", ".join(map(repr, PRECISIONS))
-        raise ValueError(
-            f"precision {precision!r} is unknown: use one of {names}, or an error to stay within, as 1e-10"
-        )
+        remedy = f"use one of {', '.join(map(repr, PRECISIONS))}, or an error to stay within, as 1e-10"
+        raise ValueError(f"precision {precision!r} is unknown: {remedy}")
     wide, asked = wide_types(), precision if precision != "default" else None
     double = dtype in (np.float64, np.complex128) or (dtype.kind in "iu" and dtype.itemsize == 8 and wide)
     tier = asked or ("float64" if double else "float32")

@@ -130,9 +130,8 @@ class SlicedProduct(NamedTuple):
     def _dot(self, a: Array, b: Array, dim: int) -> Array:
         kind, wide = (jnp.bfloat16, jnp.float32) if self.unit == "bf16" else (jnp.int8, jnp.int32)
         contracted = (((a.ndim - 1,), (dim,)), ((), ()))
-        return lax.dot_general(a.astype(kind), b.astype(kind), contracted, preferred_element_type=wide).astype(
-            jnp.int32
-        )
+        y = lax.dot_general(a.astype(kind), b.astype(kind), contracted, preferred_element_type=wide)
+        return y.astype(jnp.int32)
 
 
 def _doubles(arrays: Terms, axis: int) -> tuple[Iterable[Terms], Array]:

@@ -267,9 +267,8 @@ def batched(work: DeferredWork, which: tuple[int | None, ...], size: int) -> Def
         return jax.vmap(lambda *one: work.run(one_of, one), which)(*values)
 
     results = tuple(ShapeDtypeStruct((size, *x.shape), x.dtype) for x in work.results)
-    told = tuple(
-        at and NamedSharding(at.mesh, PartitionSpec(PartitionSpec.UNCONSTRAINED, *at.spec)) for at in work.told
-    )
+    free = PartitionSpec.UNCONSTRAINED
+    told = tuple(at and NamedSharding(at.mesh, PartitionSpec(free, *at.spec)) for at in work.told)
     ins, outs = tuple(map(wider, work.ins, which)), tuple(map(wider, work.outs))
     return DeferredWork(work.call, ins, outs, results, work.linear, run, told, (*work.made, "batched", which, size))
 

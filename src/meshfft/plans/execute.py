@@ -27,6 +27,7 @@ from ..machine.chip import Chip
 from ..machine.machine import Machine
 from ..machine.topology import device_of
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
+from ..numerics.split_complex import Planes
 from ..operators.operands import operand_of
 from ..steps.problem import BY_XLA, Problem
 from ..walks.choice import find_walk, moves, recut
@@ -103,9 +104,8 @@ def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -
     failed = failing(walk.trials(), device) if device else ()
     if failed:
         remedy = "plan on a Mesh of these devices, to use other kernels, or with " + BY_XLA
-        raise RuntimeError(
-            f"the plan has kernels that failed their trials on {chip.name}: {', '.join(failed)}: {remedy}"
-        )
+        what = f"the plan has kernels that failed their trials on {chip.name}"
+        raise RuntimeError(f"{what}: {', '.join(failed)}: {remedy}")
     if isinstance(mesh, Mesh) and not traced:
         check_steps(walk.name, mesh.devices.flat)
 
@@ -115,10 +115,8 @@ def check_steps(steps: str, devices: Iterable[jax.Device]) -> None:
     said = from_all(steps, devices)
     first = min(said)
     if others := [process for process, taken in said.items() if taken != said[first]]:
-        raise RuntimeError(
-            f"processes {others} take other steps than process {first}, because trials of kernels ended "
-            f"differently: call mf.cache(folder) with one folder for all, or give {BY_XLA}"
-        )
+        what = f"processes {others} take other steps than process {first}, because trials of kernels ended differently"
+        raise RuntimeError(f"{what}: call mf.cache(folder) with one folder for all, or give {BY_XLA}")
 
 
 def check_donated(arrays: tuple[AnyStored, ...], walk: Walk, dtype: np.dtype, planes: bool) -> None:
@@ -152,12 +150,12 @@ _furnished = functools.lru_cache(maxsize=PROGRAMS)(furnish)
 @functools.lru_cache(maxsize=PROGRAMS)
 def _program(
     walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, chip: Chip | None, plain: bool, donate: bool
-) -> tuple[Callable[[tuple[Array, ...], Operands], tuple[Array, ...]], list[float]]:
+) -> tuple[Callable[[Planes, Operands], Planes], list[float]]:
     """`run` compiled with a chip's options, and the start time of an unfinished compilation."""
     options = () if chip is None else walk.compiler_options(dtype.itemsize, chip, plain)
     begun = list[float]()
 
-    def run(arrays: tuple[Array, ...], operands: Operands) -> tuple[Array, ...]:
+    def run(arrays: Planes, operands: Operands) -> Planes:
         if chip is not None:  # traced, and so compiled, once
             LOG.info("compiling for %s: %s", walk.start, walk.name)
             begun[:] = [time.perf_counter()]
@@ -169,9 +167,7 @@ def _program(
     return program if alone else functools.partial(in_turn, program), begun
 
 
-def walked(
-    arrays: tuple[Array, ...], walk: Walk, mesh: AnyMesh | None, planes: bool, operands: Operands = ()
-) -> tuple[Array, ...]:
+def walked(arrays: Planes, walk: Walk, mesh: AnyMesh | None, planes: bool, operands: Operands = ()) -> Planes:
     """The walk on stored arrays; step by step for traced samples, whose gradient costs a ring each."""
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
         # Shows JAX the mesh, which our primitive hides if x is a constant.

@@ -192,11 +192,9 @@ def _settled(system: System, j: int, eps: float) -> float | None:
     condition = condition_number(about_the_circle(points)[0], size)
     if not condition**2 * eps < ATTAINABLE:
         what = f"is {condition:.2g}" if condition < math.inf else f"did not converge in {STEPS} iterations"
-        raise ValueError(
-            f"the condition number along axis {dim} {what}, and conjugate gradients need one below "
-            f"{math.sqrt(ATTAINABLE / eps):.2g} in a type of precision {eps:.1g}: use method='direct', "
-            "precision='float64', or tikhonov="
-        )
+        most = f"{math.sqrt(ATTAINABLE / eps):.2g} in a type of precision {eps:.1g}"
+        what = f"the condition number along axis {dim} {what}, and conjugate gradients need one below {most}"
+        raise ValueError(f"{what}: use method='direct', precision='float64', or tikhonov=")
     return condition
 
 
@@ -232,9 +230,8 @@ def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
     for dim, inverse in zip(forward.dims, inverses, strict=True):
         largest = float(np.abs(inverse.matrix).max(initial=0.0))
         if not largest <= float(jnp.finfo(dtype).max):
-            raise ValueError(
-                f"the inverse along axis {dim} has entries up to {largest:.2g}, beyond {dtype}: use precision='float64'"
-            )
+            what = f"the inverse along axis {dim} has entries up to {largest:.2g}, beyond {dtype}"
+            raise ValueError(f"{what}: use precision='float64'")
     scale = 1 / forward.scale / math.prod(m.length for m in matrices if isinstance(m, Roots))
     return Transform(forward.dims, matrices, scale), inverses
 
@@ -264,12 +261,11 @@ def _check_condition(conditions: Sequence[float], forward: Transform, sizes: tup
     total = math.prod(conditions)
     if not total * eps < 1:
         worst = forward.dims[int(np.argmax(conditions))]
-        raise ValueError(
-            f"the condition number is {total:.2g}, most of it along axis {worst} ({max(conditions):.2g}): no digit "
-            f"of the inverse is right in a type of precision {eps:.1g}. Take points nearer to uniform, "
-            "precision='float64' where that helps, s= for fewer unknowns than samples, "
-            "or tikhonov= or truncation= for an approximation"
-        )
+        what = f"the condition number is {total:.2g}, most of it along axis {worst} ({max(conditions):.2g})"
+        what += f": no digit of the inverse is right in a type of precision {eps:.1g}"
+        fewer = "precision='float64' where that helps, s= for fewer unknowns than samples"
+        more = "or tikhonov= or truncation= for an approximation"
+        raise ValueError(f"{what}. Take points nearer to uniform, {fewer}, {more}")
 
 
 def _energy(arrays: Arrays, mapped: frozenset[str]) -> Array:

@@ -50,16 +50,12 @@ def fastest(plans: Sequence[Plan], tell: Tell = lambda part, done: LOG.info(part
     if isinstance(jnp.zeros(()), jax.core.Tracer):
         raise ValueError("effort='measure' runs plans, which cannot be done while JAX traces: make the plan outside")
     if first.mesh is not None and not isinstance(first.mesh, Mesh):
-        raise ValueError(
-            f"effort='measure' runs plans, and the mesh {dict(first.mesh.shape)} has no devices: give a "
-            "jax.sharding.Mesh, or leave effort out"
-        )
+        what = f"effort='measure' runs plans, and the mesh {dict(first.mesh.shape)} has no devices"
+        raise ValueError(f"{what}: give a jax.sharding.Mesh, or leave effort out")
     here, planned = machine_of(first.mesh, jax.default_backend()).chip.name, first.machine.chip.name
     if here != planned:
-        raise ValueError(
-            f"effort='measure' runs plans on the devices of the mesh, which are {here}, and topology= names {planned}: "
-            "leave one of the two out"
-        )
+        what = f"effort='measure' runs plans on the devices of the mesh, which are {here}"
+        raise ValueError(f"{what}, and topology= names {planned}: leave one of the two out")
     plans = tuple(dict.fromkeys(one for one in plans if _is_promising(one, first)))
     devices = _devices(first.mesh)
     if plans not in _SECONDS:

@@ -188,8 +188,6 @@ def _check_blocks(dim: int, width: int, size: int, parts: int) -> None:
         whole = f"a multiple of {parts}, such as {parts * (max(block, 2 * width) + 1)}"
         raise ValueError(f"axis {dim} has {size} cells over {parts} blocks: with margins, give {whole}")
     if block <= 2 * width:
-        most = max(block - 1, 0) // 2
-        raise ValueError(
-            f"margin {width} on both sides leaves nothing of the blocks of axis {dim}, which have {block} cells: give "
-            f"at most {most}, or larger blocks (shape counts the margins of every block)"
-        )
+        what = f"margin {width} on both sides leaves nothing of the blocks of axis {dim}, which have {block} cells"
+        remedy = f"give at most {max(block - 1, 0) // 2}, or larger blocks (shape counts the margins of every block)"
+        raise ValueError(f"{what}: {remedy}")

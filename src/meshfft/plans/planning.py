@@ -52,10 +52,8 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
     fixed = bool(mapped_axes(mesh) & start.mesh_axes)  # by a caller's shard_map
     if evades and fixed and options.order == "any":
-        raise ValueError(
-            "order 'any' inside shard_map ends in a layout that your out_specs do not know: call a plan inside, and "
-            "take out_specs=plan.out_layout.spec, or give out_spec="
-        )
+        what = "order 'any' inside shard_map ends in a layout that your out_specs do not know"
+        raise ValueError(f"{what}: call a plan inside, and take out_specs=plan.out_layout.spec, or give out_spec=")
     there, how = None if stays else options.out_spec, (machine, dtype.itemsize, dots)
     may_move = evades and not fixed
     goal = goal_of(start, transform, options.order, there, sizes) if may_move or there is not None else None
@@ -188,9 +186,8 @@ def _plans(place: Placement, definition: Definition, options: Options) -> list[P
     if axes_named is not None:
         raise ValueError(f"spec {axes_named} names mesh axes: give a mesh too, or leave both free")
     if not is_integer(definition.margin) or definition.margin:
-        raise ValueError(
-            f"margin {definition.margin} is for each block: give a mesh, which determines the number of blocks"
-        )
+        remedy = "give a mesh, which determines the number of blocks"
+        raise ValueError(f"margin {definition.margin} is for each block: {remedy}")
     shape, count = laid_out(shape, None, None).shape, named(topology).devices
     alike = definition.axes is None and definition.points is None and definition.s is None
 
@@ -243,10 +240,8 @@ def _precomputed(plan: Plan) -> Plan:
     nbytes = sum(source.nbytes for source in sources if isinstance(source, KeptRows))
     what, remedy = "precompute=True keeps rows that", "leave precompute out, or use more devices"
     if plan.fits is False:
-        words = memory_words(plan.peak_bytes, plan.machine)
-        raise ValueError(
-            f"{what} take {quantity(nbytes, 'B')} on each device; the plan {words}, or leave precompute out"
-        )
+        kept, words = quantity(nbytes, "B"), memory_words(plan.peak_bytes, plan.machine)
+        raise ValueError(f"{what} take {kept} on each device; the plan {words}, or leave precompute out")
     if not isinstance(plan.mesh, AbstractMesh):
         check_held(nbytes, f"{what}, on each device,", remedy, room_of(None, plan.mesh))
     return dataclasses.replace(plan, sources=sources) if nbytes else plan

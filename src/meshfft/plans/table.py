@@ -181,11 +181,8 @@ def work_values(work: Work, per: str = "") -> dict[str, int]:
 
 
 def _choice(plan: Any) -> str:
-    tier = (
-        ", ".join(f"{d.tier} with {d.multiplications} products for a complex one" for d in sorted(_dots(plan)))
-        or plan.dots[0].tier
-    )
-    method, order, sent = plan.options.words
+    tiers = [f"{dot.tier} with {dot.multiplications} products for a complex one" for dot in sorted(_dots(plan))]
+    tier, (method, order, sent) = ", ".join(tiers) or plan.dots[0].tier, plan.options.words
     if "outer" in sent and (plan.machine.network is None or plan.machine.network.several == 1):
         sent += f", but its devices are in one {plan.machine.chip.domain_name}"
     machine = f"planned for {machine_words(plan.machine)}"
@@ -199,9 +196,8 @@ def _dots(plan: Any) -> set[Dot]:
 def _account(plan: Any) -> str:
     seconds = [] if plan.seconds is None else [time_words(plan.seconds_by_resource, plan.machine.chip)]
     if plan.trials:
-        seconds.append(
-            f"{plain(plan.trials[0])} s measured, the fastest of {sum(map(math.isfinite, plan.trials))} walks"
-        )
+        ran = sum(map(math.isfinite, plan.trials))
+        seconds.append(f"{plain(plan.trials[0])} s measured, the fastest of {ran} walks")
     if leaving := plan.machine.outer_bytes(plan.work):
         seconds.append(f"{quantity(leaving, 'B')} per device leave the {plan.machine.chip.domain_name}")
     return "; ".join([memory_words(plan.peak_bytes, plan.machine), *seconds, _error(plan)])
