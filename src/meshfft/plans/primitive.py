@@ -17,20 +17,10 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ..layout import placement
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
-from ..layout.placement import (
-    Anchor,
-    anchor,
-    anchors,
-    explicit_axes,
-    needs_anchor,
-    only,
-    reshard,
-    row_major_on_cpus,
-    varies_over,
-    varying,
-)
+from ..layout.placement import explicit_axes, needs_anchor, only, reshard, row_major_on_cpus, varies_over, varying
 from ..numerics.dtypes import real_dtype, wide_types
 from ..numerics.split_complex import Planes, scaled, times
 from ..stacks import current_stack, with_stack
@@ -74,15 +64,15 @@ class Job(NamedTuple):
     @property
     def anchored(self) -> bool:
         operands = jax.tree.unflatten(self.tree, range(self.tree.num_leaves))
-        return len(operands) > 0 and isinstance(operands[-1], Anchor)
+        return len(operands) > 0 and isinstance(operands[-1], placement.Anchor)
 
 
 def bind(
     arrays: Sequence[Array], walk: Walk, mesh: AnyMesh | None, planes: bool = False, operands: Operands = ()
 ) -> list[Array]:
     """The walk as one equation; operands are stored as their steps take them (see Takes.operand)."""
-    if not any(isinstance(operand, Anchor) for operand in operands):
-        operands = (*operands, *anchors(arrays, mesh))
+    if not any(isinstance(operand, placement.Anchor) for operand in operands):
+        operands = (*operands, *placement.anchors(arrays, mesh))
     leaves, tree = jax.tree.flatten(operands)
     values = varying([*arrays, *leaves], mapped_axes(mesh) & walk.start.mesh_axes)
     return walk_p.bind(*values, job=Job(walk, mesh, planes, tree))
@@ -145,7 +135,7 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> 
     out, changes = None, job.operands(tangents)
     arguments, given = primals, job
     if needs_anchor(job.mesh) and not job.anchored:  # only an anchor shows the transposed walk its devices
-        leaves, tree = jax.tree.flatten((*job.operands(primals), anchor(primals)))
+        leaves, tree = jax.tree.flatten((*job.operands(primals), placement.anchor(primals)))
         primals, job = [*primals[: job.arrays], *leaves], job._replace(tree=tree)
     operands = job.operands(primals)
     along = [_along(primals, tangents, slice(0, job.arrays), job)]
