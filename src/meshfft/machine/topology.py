@@ -22,7 +22,7 @@ from .chips import CHIPS, chip_for
 from .machine import Machine
 from .machine_file import read_machine_file
 from .network import Network
-from .torus import Order, Torus, factors, neighbour_order
+from .torus import Order, Sizes, Torus, factors, neighbour_order
 
 ORDERS = ("ring", "jax")
 SWITCHED = 4  # chips per side of a cube that optical switches join
@@ -112,7 +112,7 @@ def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
 
 
 @functools.lru_cache(maxsize=256)
-def jax_order(torus: Torus, sizes: tuple[int, ...], kind: str) -> Order:
+def jax_order(torus: Torus, sizes: Sizes, kind: str) -> Order:
     """The order of `jax.make_mesh` on devices of a kind such as "TPU v5" (v5p), with split axes if needed."""
     numbers = np.arange(torus.size)
     coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])
@@ -136,7 +136,7 @@ def placements(where: Topology, mesh: AnyMesh | None) -> Iterator[Machine]:
         return
     sizes, device = axis_sizes(mesh), device_of(where.chip, mesh)
     kinds = ORDERS if where.torus is not None and len(sizes) > 1 else ORDERS[:1]
-    splits: list[tuple[int, ...] | None] = [*factors(where.domains, tuple(sizes.values()))]
+    splits: list[Sizes | None] = [*factors(where.domains, tuple(sizes.values()))]
     for outside in splits or [None]:
         for kind in kinds:
             machine = placed(where, tuple(sizes.values()), tuple(sizes), kind, outside)
@@ -154,11 +154,7 @@ def _measured(where: Topology, mesh: Mesh) -> Machine:
 
 @functools.lru_cache(maxsize=1024)
 def placed(
-    where: Topology,
-    sizes: tuple[int, ...],
-    names: tuple[str, ...],
-    kind: str = "ring",
-    outside: tuple[int, ...] | None = None,
+    where: Topology, sizes: Sizes, names: tuple[str, ...], kind: str = "ring", outside: Sizes | None = None
 ) -> Machine:
     """The machine on a mesh; `outside`: domains along each axis, by default first axes first."""
     count = math.prod(sizes)

@@ -13,6 +13,8 @@ from .split_complex import LANES, Planes
 CHUNK = 2**19  # numbers, if the sizes divide
 RUNS = 16  # summed one by one into a partial sum
 Total = TypeVar("Total")
+AddRun = Callable[[Array | int, int, Total | None], Total]  # a start, a size, the total so far
+OnChunk = Callable[[Planes, Planes | None], Planes]  # arrays, and those it may write to
 
 
 def chunks(shape: tuple[int, ...], dim: int) -> tuple[int, int]:
@@ -26,13 +28,7 @@ def chunks(shape: tuple[int, ...], dim: int) -> tuple[int, int]:
     return best
 
 
-def in_chunks(
-    arrays: Planes,
-    out: Planes | None,
-    dim: int,
-    made: Callable[[Planes, Planes | None], Planes],
-    leaves: Iterable[Array] = (),
-) -> Planes:
+def in_chunks(arrays: Planes, out: Planes | None, dim: int, made: OnChunk, leaves: Iterable[Array] = ()) -> Planes:
     """Applies `made` to chunks of lines along `dim`, into `out` or an array varying over the axes of `leaves`."""
     shape = (arrays or out or ())[0].shape
     other, many = chunks(shape, dim)
@@ -62,13 +58,7 @@ def in_chunks(
     return lax.while_loop(lambda state: state[0] < many, turn, (jnp.int32(0), out))[1]
 
 
-def in_runs(
-    n: int,
-    size: int,
-    run: Callable[[Array | int, int, Total | None], Total],
-    total: Total | None,
-    together: bool = True,
-) -> Total:
+def in_runs(n: int, size: int, run: AddRun[Total], total: Total | None, together: bool = True) -> Total:
     """Adds `run(start, size, total)` over n columns, one by one or `together` in groups of RUNS."""
     first, single, many = runs(n, size, together)
 

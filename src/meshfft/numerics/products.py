@@ -21,13 +21,14 @@ PRESETS = {
     "bf16x3": lax.DotAlgorithmPreset.BF16_BF16_F32_X3,
     "bf16x6": lax.DotAlgorithmPreset.BF16_BF16_F32_X6,
 }
+Forms = tuple[Terms, ...]  # real matrices of a product
 Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, kept separate until the last addition
 
 
 class Factors(NamedTuple):
     """A presplit matrix, (A,), (re, im) or (re + im, re, im), in bfloat16 terms, or in slices with a scale."""
 
-    forms: tuple[Terms, ...]
+    forms: Forms
 
 
 # Makes columns (rows, size) of a matrix from a start.
@@ -159,9 +160,7 @@ def terms_of(x: Array, many: int) -> Terms:
     return tuple(parts)
 
 
-def complex_sums(
-    forms: tuple[Terms, ...], x: Planes, times: Callable[[Terms, Array], Array], real: bool = False
-) -> Sums:
+def complex_sums(forms: Forms, x: Planes, times: Callable[[Terms, Array], Array], real: bool = False) -> Sums:
     if len(forms) == 1:
         return tuple(times(forms[0], part) for part in x)
     re, im = forms[-2:]
@@ -174,9 +173,7 @@ def complex_sums(
     return times(forms[0], x[0]), times(re, x[1] - x[0]), times(im, x[0] + x[1])
 
 
-def forms_of(
-    matrix: Planes | Factors, dot: Dot, way: RealProduct | SlicedProduct, full: bool = False
-) -> tuple[Terms, ...]:
+def forms_of(matrix: Planes | Factors, dot: Dot, way: RealProduct | SlicedProduct, full: bool = False) -> Forms:
     """A product's real matrices, in parts, with re + im for Gauss's; one matrix for complex slices (`full`)."""
     if isinstance(matrix, Factors):
         joined = ((functools.reduce(jnp.add, form).astype(jnp.float32),) for form in matrix.forms)

@@ -87,9 +87,7 @@ def resize_lowest(block: Array, dim: int, size: int) -> Array:
     return lax.concatenate([resize(head, dim, size - last), tail], dim)
 
 
-def resize_each(
-    block: B, dims: tuple[int, ...], sizes: tuple[int, ...], one: Callable[[Array, int, int], Array] = resize
-) -> B:
+def resize_each(block: B, dims: Shape, sizes: Shape, one: Callable[[Array, int, int], Array] = resize) -> B:
     pairs = [*zip(dims, sizes, strict=True)]
     return jax.tree.map(lambda part: functools.reduce(lambda x, pair: one(x, *pair), pairs, part), block)
 

@@ -221,14 +221,12 @@ def _described(x: ShapedArray) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding if explicit_axes(x.sharding.mesh) else None)
 
 
-def _batch(
-    axis_data: Any, values: Sequence[Any], dims: Sequence[Any], *, work: DeferredWork, devices: ClosedJaxpr
-) -> Any:
+def _batch(axis: Any, values: Sequence[Any], dims: Sequence[Any], *, work: DeferredWork, devices: ClosedJaxpr) -> Any:
     if all(dim is None for dim in dims):  # as in `jacfwd`
         return deferred_p.bind(*values, work=work, devices=devices), [None] * len(work.outs)
     first = [x if dim is None else jnp.moveaxis(x, dim, 0) for x, dim in zip(values, dims, strict=True)]
     which = tuple(None if dim is None else 0 for dim in dims)
-    results = deferred_p.bind(*first, work=batched(work, which, axis_data.size), devices=devices)
+    results = deferred_p.bind(*first, work=batched(work, which, axis.size), devices=devices)
     return results, [0] * len(results)
 
 

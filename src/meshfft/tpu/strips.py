@@ -138,18 +138,16 @@ def runs(count: Ref, run: Callable[[Array, Array], Array]) -> None:
     lax.while_loop(lambda i: i < end, lambda i: run(i, end), begin)
 
 
-def each(
-    first: Array, stop: Array, at_once: int, make: Callable[[Array], T], store: Callable[[Array, T], None]
-) -> None:
-    """Makes and stores chunks; a loop body makes all of its chunks before it stores one."""
+def each(first: Array, stop: Array, many: int, make: Callable[[Array], T], store: Callable[[Array, T], None]) -> None:
+    """Makes and stores chunks; a loop body makes all of its `many` before it stores one."""
 
     def some(i: Array, number: int) -> None:
         for u, made in enumerate([make(i + u) for u in range(number)]):
             store(i + u, made)
 
-    groups = lax.div(stop - first, at_once)
-    lax.fori_loop(0, groups, lambda g, _: some(first + g * at_once, at_once), None)
-    lax.fori_loop(first + groups * at_once, stop, lambda i, _: some(i, 1), None)
+    groups = lax.div(stop - first, many)
+    lax.fori_loop(0, groups, lambda g, _: some(first + g * many, many), None)
+    lax.fori_loop(first + groups * many, stop, lambda i, _: some(i, 1), None)
 
 
 class Copies(NamedTuple):

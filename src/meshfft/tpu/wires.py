@@ -23,9 +23,8 @@ from .lines.blocks import call
 from .lines.memory import Index, Indices, LineSpan, Ref
 
 BLOCK = 2**21  # most bytes of planes in a grid step, which holds two, and two of words
-TileKernel = Callable[
-    [Tiled, Sequence[Ref], Sequence[Ref], Index, LineSpan], None
-]  # form, sources, targets, share, rows
+# Takes form, sources, targets, share and rows.
+TileKernel = Callable[[Tiled, Sequence[Ref], Sequence[Ref], Index, LineSpan], None]
 
 
 def encode(form: Tiled, first: int, *planes: Array, interpret: bool = False) -> Array:
@@ -82,20 +81,15 @@ class _Grid(NamedTuple):
 
 
 def _run(
-    grid: _Grid,
-    kernel: TileKernel,
-    name: str,
-    sources: list[Array],
-    targets: list[jax.ShapeDtypeStruct],
-    interpret: bool,
+    grid: _Grid, tile: TileKernel, name: str, sources: list[Array], targets: list[jax.ShapeDtypeStruct], interpret: bool
 ) -> list[Array]:
     (shares, _, rows, _), many = grid.sizes, len(sources)
-    high, bits = min(rows, SUBLANES), grid.form.coded.bits + 1
+    high, bits, parallel = min(rows, SUBLANES), grid.form.coded.bits + 1, (pltpu.PARALLEL,) * len(grid.steps)
 
     def body(*refs: Ref) -> None:
         def one(j: Array, _: None) -> None:
             share, row = lax.div(j, rows // high), lax.rem(j, rows // high)
-            kernel(grid.form, refs[:many], refs[many:], share, pl.ds(pl.multiple_of(row * high, high), high))
+            tile(grid.form, refs[:many], refs[many:], share, pl.ds(pl.multiple_of(row * high, high), high))
 
         lax.fori_loop(0, shares * rows // high, one, None)
 
@@ -108,9 +102,7 @@ def _run(
         grid=grid.steps,
         in_specs=list(map(grid.spec, sources)),
         out_specs=list(map(grid.spec, targets)),
-        compiler_params=pltpu.CompilerParams(
-            vmem_limit_bytes=LEAST_ROOM, dimension_semantics=(pltpu.PARALLEL,) * len(grid.steps)
-        ),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=LEAST_ROOM, dimension_semantics=parallel),
     )
 
 

@@ -21,13 +21,13 @@ import numpy as np
 from jax.experimental import pallas as pl
 
 from . import memory
-from .memory import Arrived, Index, Ref, Refs, loop, register, start
+from .memory import AnyRefs, Arrived, Index, Ref, Refs, loop, register, start
 from .radices import LANES, SUBLANES, Pair, Weight, Whole, dft, last_twiddles, radices, times, twiddles
 
 PITCH = 9  # rows between registers for the last pass
 MANY_REGISTERS = 2**25  # bytes of fast memory of TPUs with 64 registers
 PassOperand = Refs | Arrived
-LoadPair = Callable[[int, Index, Index], Pair]  # the operand of pass p: register i, tile t
+Take = Callable[[int, Index, Index], Pair]  # the operand of pass p: register i, tile t
 Store = Callable[[int, Index, Index, Pair], None]
 ReadPair = Callable[[Index, Index], Pair]  # row and tile
 Put = Callable[[int, Index, Index, Whole], None]
@@ -108,9 +108,7 @@ def along_untiled(
     passes(line, table, load, store, range(scratch[0].shape[2] // LANES), source)
 
 
-def along_rows(
-    line: FFTLine, tables: Sequence[Ref], source: PassOperand, scratch: Refs, target: Refs, tiles: int
-) -> None:
+def along_rows(line: FFTLine, tables: AnyRefs, source: PassOperand, scratch: Refs, target: Refs, tiles: int) -> None:
     """FFTs of the rows of (N, columns); `source` may be `scratch` or `target`: see `order`."""
     last = len(line.radices) - 1
     buffers = buffers_of(last + 1, source, target, scratch)
@@ -156,13 +154,7 @@ def buffers_of(passes: int, source: PassOperand, between: Refs, last: Refs) -> l
 
 
 def passes(
-    line: FFTLine,
-    table: Ref,
-    load: LoadPair,
-    store: Store,
-    tiles: Tiles,
-    source: PassOperand | None = None,
-    begin: int = 0,
+    line: FFTLine, table: Ref, load: Take, store: Store, tiles: Tiles, source: PassOperand | None = None, begin: int = 0
 ) -> None:
     """All radices over registers from `begin` on, without the last pass."""
     for p in range(begin, len(line.radices)):
@@ -170,7 +162,7 @@ def passes(
 
 
 def _one_pass(
-    line: FFTLine, p: int, table: Ref, load: LoadPair, store: Store, tiles: Tiles, source: PassOperand | None
+    line: FFTLine, p: int, table: Ref, load: Take, store: Store, tiles: Tiles, source: PassOperand | None
 ) -> None:
     """One radix: twiddled butterflies, for each of `done` registers."""
     radix, done = line.radices[p], math.prod(line.radices[:p])

@@ -122,6 +122,7 @@ class Kernel:
     def run(self, arrays: Sequence[Array], interpret: bool) -> list[Array]:
         tables, specs = zip(*self._tables(), strict=True)
         target, steps = self.target, self.source.steps
+        parallel = (pltpu.PARALLEL,) * len(steps)
         ends = list(itertools.accumulate((len(tables), self.source.arrays, target.arrays)))
 
         def body(*refs: Ref) -> None:
@@ -139,9 +140,7 @@ class Kernel:
             in_specs=[*specs, *self.source.specs()],
             out_specs=target.specs(),
             scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self.scratch for _ in range(2)],
-            compiler_params=pltpu.CompilerParams(
-                vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(steps)
-            ),
+            compiler_params=pltpu.CompilerParams(vmem_limit_bytes=self.bytes, dimension_semantics=parallel),
         )
 
     def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
@@ -180,14 +179,12 @@ def call(
         return list(run(*arrays))
 
 
-def linear_on_tpu(
-    kernels: OnPlanes, elsewhere: OnPlanes, transpose: OnPlanes, given: Planes, interpret: bool
-) -> Planes:
+def linear_on_tpu(kernels: OnPlanes, by_xla: OnPlanes, transpose: OnPlanes, given: Planes, interpret: bool) -> Planes:
     """Runs kernels on a TPU, or if Pallas interprets them; else XLA. Kernels have no rule for transposes."""
 
     def forward(_: None, given: Planes) -> Planes:
         with jax.named_scope("fft"):  # profiles find it by the name of XLA's FFT
-            return kernels(given) if interpret else lax.platform_dependent(given, tpu=kernels, default=elsewhere)
+            return kernels(given) if interpret else lax.platform_dependent(given, tpu=kernels, default=by_xla)
 
     return jax.custom_derivatives.linear_call(forward, lambda _, cts: transpose(cts), None, given)
 

@@ -26,7 +26,7 @@ from ...machine.chip import rounded_up
 from ...numerics.split_complex import Shape
 from .along import FFTLine, PassOperand, along_untiled
 from .blocks import WIDE, Blocked, BlockSizes, Kernel, result_of, steps_of
-from .memory import Apart, Arrived, Index, Parted, PlaneView, Ref, Refs, div, legible, loop, register, rem
+from .memory import AnyRefs, Apart, Arrived, Index, Parted, PlaneView, Ref, Refs, div, legible, loop, register, rem
 from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, radices, roots, times
 
 
@@ -144,7 +144,7 @@ def _second(of: SplitLines, sign: int, rest: BlockSizes, target: Blocked) -> Ker
     return Kernel(name, _second_kernel, (line,), source, target, scratch)
 
 
-def _twisted(kernel: Kernel, tables: Sequence[Ref], source: PassOperand, scratch: list[Refs], target: Refs) -> None:
+def _twisted(kernel: Kernel, tables: AnyRefs, source: PassOperand, scratch: list[Refs], target: Refs) -> None:
     def weigh(k: Index) -> tuple[Weight, Weight]:
         whole = tables[-1][0, k], tables[-1][1, k]
         return times((tables[2][0, k], tables[2][1, k]), whole) if kernel.fixed else whole
@@ -152,9 +152,7 @@ def _twisted(kernel: Kernel, tables: Sequence[Ref], source: PassOperand, scratch
     along_untiled(kernel.lines[0], tables[0], source, scratch[0], target, weigh)
 
 
-def _second_kernel(
-    kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], scratch: list[Refs], target: Refs
-) -> None:
+def _second_kernel(kernel: Kernel, tables: AnyRefs, source: Sequence[Ref], scratch: list[Refs], target: Refs) -> None:
     (line,) = kernel.lines
     lines: PassOperand = Arrived(source, source[0].shape[2])
     if len(scratch) > 1:

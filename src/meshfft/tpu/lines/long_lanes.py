@@ -26,7 +26,7 @@ from ...machine.chip import rounded_up
 from . import memory
 from .along import MANY_REGISTERS, PITCH, FFTLine, last_pass, passes
 from .blocks import Blocked, Kernel
-from .memory import Index, LineSpan, Ref, Refs, loop, start
+from .memory import AnyRefs, Index, LineSpan, Ref, Refs, loop, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, in_planes, radices, roots, times
 
 AT_ONCE = 2  # tiles that are transposed and transformed together
@@ -78,7 +78,7 @@ def kernel_of(name: str, shape: Sequence[int], sign: int, room: int) -> Kernel |
     return kernel if kernel.bytes <= room else None
 
 
-def transform(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
+def transform(kernel: Kernel, tables: AnyRefs, source: Refs, memories: list[Refs], target: Refs) -> None:
     line = LongLine(target[0].shape[-1], kernel.lines[0].sign, target[0].shape[-2])
     near, far, tiles = memories
     _over_registers(line, tables[0], tables[4], source, far, near)
@@ -122,7 +122,7 @@ def _over_lanes(line: LongLine, table: Ref, source: Refs, target: Refs) -> None:
     loop(many // SUBLANES, lambda g: eight(jnp.int32(g)))
 
 
-def _over_rows(line: LongLine, tables: Sequence[Ref], source: Refs, tiles: Refs, target: Refs) -> None:
+def _over_rows(line: LongLine, tables: AnyRefs, source: Refs, tiles: Refs, target: Refs) -> None:
     """Transposes tiles and transforms their rows, q lines of L a tile; result w is row r of register w T + t."""
     over, per_set = line.lines[1], line.registers * line.groups // LANES  # T tiles have the same q lines
     every = line.block * line.registers // LANES

@@ -21,6 +21,7 @@ Index = Any  # an integer, concrete or traced
 LineSpan = slice | pl.Slice
 Indices = tuple[Index, ...]  # of positions and spans
 Refs = tuple[Ref, Ref]  # of split complex numbers
+AnyRefs = Sequence[Ref]
 PieceRow = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that a butterfly reads for each a < radix
 
 

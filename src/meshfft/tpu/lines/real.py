@@ -21,9 +21,9 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
-from . import memory
-from .along import PITCH, FFTLine, buffers_of, by_eights, by_tiles, last_pass, passes, sublane_weights, weights_of
-from .memory import Index, LineSpan, Ref, Refs, loop, register, start
+from . import along, memory
+from .along import PITCH, FFTLine, ReadPair, Tiles, last_pass, passes
+from .memory import AnyRefs, Index, LineSpan, Ref, Refs, loop, register, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, radices, times
 
 QUARTERS = 4  # of the eight parts of a spectrum, those with k < N / 2
@@ -82,9 +82,9 @@ def real_plane(line: RealLine, memories: Sequence[Refs]) -> Ref:
     return memories[len(line.radices) % 2][0]
 
 
-def half_along_rows(line: RealLine, tables: Sequence[Ref], scratch: Refs, target: Refs, tiles: int) -> None:
+def half_along_rows(line: RealLine, tables: AnyRefs, scratch: Refs, target: Refs, tiles: int) -> None:
     source, last = real_plane(line, (scratch, target)), len(line.radices) - 1
-    buffers = buffers_of(last + 1, (source, source), target, scratch)
+    buffers = along.buffers_of(last + 1, (source, source), target, scratch)
 
     def load(p: int, i: Index, tile: Index) -> Pair:
         re, im = memory.load(buffers[p], start(i, SUBLANES), tile)
@@ -108,16 +108,16 @@ def half_along_rows(line: RealLine, tables: Sequence[Ref], scratch: Refs, target
         elif line.mirrored:
             memory.store(target, _upside_down(line, q, k), tile, (_flipped(re), -_flipped(im)))
 
-    def run(tiles: Sequence[Index]) -> None:
+    def run(tiles: Tiles) -> None:
         passes(line, tables[0], load, store, tiles)
         last_pass(line, tables[1], read, put, tiles)
         if not line.mirrored:
             _middle(line, scratch, target, tiles)
 
-    by_tiles(line, tiles, run)
+    along.by_tiles(line, tiles, run)
 
 
-def real_along_rows(line: RealLine, tables: Sequence[Ref], scratch: Refs, source: Refs, tiles: int) -> None:
+def real_along_rows(line: RealLine, tables: AnyRefs, scratch: Refs, source: Refs, tiles: int) -> None:
     """Real lines of half spectra (N, columns), written to `real_plane`; `source` is overwritten."""
     last = len(line.radices) - 1
     buffers = [scratch, *((source, scratch)[p % 2] for p in range(last))]
@@ -138,15 +138,15 @@ def real_along_rows(line: RealLine, tables: Sequence[Ref], scratch: Refs, source
     def store(p: int, i: Index, tile: Index, value: Pair) -> None:
         memory.store(buffers[p], start(i, SUBLANES), tile, value)
 
-    def run(tiles: Sequence[Index]) -> None:
+    def run(tiles: Tiles) -> None:
         _from_sublanes(line, tables[1], source, scratch, tiles)
         passes(line, tables[0], load, store, tiles, begin=1)
         _last_onto_real(line, tables[0], lambda i, tile: load(last + 1, i, tile), target, tiles)
 
-    by_tiles(line, tiles, run)
+    along.by_tiles(line, tiles, run)
 
 
-def _middle(line: RealLine, source: Refs, target: Refs, tiles: Sequence[Index]) -> None:
+def _middle(line: RealLine, source: Refs, target: Refs, tiles: Tiles) -> None:
     """X[N / 2] of Y_s[0]."""
     for tile in tiles:
         for ref, other in zip(source, target, strict=True):
@@ -154,11 +154,11 @@ def _middle(line: RealLine, source: Refs, target: Refs, tiles: Sequence[Index]) 
             register(other, pl.ds(line.length // 2, 1), tile)[...] = total
 
 
-def _from_sublanes(line: RealLine, table: Ref, source: Refs, target: Refs, tiles: Sequence[Index]) -> None:
+def _from_sublanes(line: RealLine, table: Ref, source: Refs, target: Refs, tiles: Tiles) -> None:
     """a_s[k] = w_N^(s k) sum_q exp(.. s q / 8) X[k + M q] of half a spectrum, or of both halves."""
 
     def group(k: Index) -> None:
-        weights = sublane_weights(table, k)
+        weights = along.sublane_weights(table, k)
         for tile in tiles:
             x: list[Pair] = [memory.load(source, pl.ds(line.row_of(q, k), SUBLANES), tile) for q in range(QUARTERS)]
             for q in range(QUARTERS, SUBLANES):
@@ -173,19 +173,19 @@ def _from_sublanes(line: RealLine, table: Ref, source: Refs, target: Refs, tiles
 
     if line.mirrored:
         _double_ends(line, source, tiles)
-    by_eights(line.bins, group)
+    along.by_eights(line.bins, group)
     if not line.mirrored:
         _add_middle(line, source, target, tiles)
 
 
-def _double_ends(line: RealLine, source: Refs, tiles: Sequence[Index]) -> None:
+def _double_ends(line: RealLine, source: Refs, tiles: Tiles) -> None:
     for tile in tiles:
         for ref in source:
             for row in (0, line.length // 2):
                 register(ref, pl.ds(row, 1), tile)[...] *= 2
 
 
-def _add_middle(line: RealLine, source: Refs, target: Refs, tiles: Sequence[Index]) -> None:
+def _add_middle(line: RealLine, source: Refs, target: Refs, tiles: Tiles) -> None:
     """Adds (-1)^s X[N / 2] to a_s[0], and to its copy a_s[M]."""
     for tile in tiles:
         for ref, other in zip(target, source, strict=True):
@@ -195,15 +195,13 @@ def _add_middle(line: RealLine, source: Refs, target: Refs, tiles: Sequence[Inde
             register(ref, pl.ds(line.registers * PITCH, SUBLANES), tile)[...] = value
 
 
-def _last_onto_real(
-    line: RealLine, table: Ref, load: Callable[[Index, Index], Pair], target: Ref, tiles: Sequence[Index]
-) -> None:
+def _last_onto_real(line: RealLine, table: Ref, load: ReadPair, target: Ref, tiles: Tiles) -> None:
     """x[a L + b] = Re sum_c w_M^(b c) exp(.. a c / r) g_c[b], with half of each c that is its own mirror image."""
     radix = line.radices[0]
     left = line.registers // radix
 
     def butterfly(b: Index) -> None:
-        weights = weights_of(line, 0, table, b)
+        weights = along.weights_of(line, 0, table, b)
         for tile in tiles:
             x: list[Pair] = [(None, None)] * radix
             for c in range(line.kept):

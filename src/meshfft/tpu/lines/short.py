@@ -17,7 +17,7 @@ from ...machine.chip import rounded_up
 from . import long_lanes
 from .along import MANY_REGISTERS, FFTLine, PassOperand, along_rows, along_untiled, order, transpose
 from .blocks import WIDE, Blocked, Kernel, scratch_of
-from .memory import Beside, Ref, Refs
+from .memory import AnyRefs, Beside, Ref, Refs
 from .radices import LANES, SUBLANES, radices
 from .real import RealLine, half_along_rows, real_along_rows, real_plane
 
@@ -105,9 +105,7 @@ def is_full(kernel: Kernel) -> bool:
     return rounded_up(rows, many) <= rows * FULL
 
 
-def transform_planes(
-    kernel: Kernel, tables: Sequence[Ref], source: PassOperand, memories: list[Refs], target: Refs
-) -> None:
+def transform_planes(kernel: Kernel, tables: AnyRefs, source: PassOperand, memories: list[Refs], target: Refs) -> None:
     rows, columns = kernel.lines
     first, second = memories
     down, across = (-(-line.length // LANES) for line in kernel.lines)
@@ -121,7 +119,7 @@ def transform_planes(
     transpose(done, target, columns.length, rows.length, planes)
 
 
-def transform_lanes(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
+def transform_lanes(kernel: Kernel, tables: AnyRefs, source: Refs, memories: list[Refs], target: Refs) -> None:
     (line,), tiles = kernel.lines, kernel.scratch[0][0]
     scratch, done = order(line, memories)
     transpose(source, memories[1], tiles * LANES, line.length)
@@ -129,9 +127,7 @@ def transform_lanes(kernel: Kernel, tables: Sequence[Ref], source: Refs, memorie
     transpose(done, target, line.length, tiles * LANES)
 
 
-def transform_columns(
-    kernel: Kernel, tables: Sequence[Ref], source: PassOperand, memories: list[Refs], target: Refs
-) -> None:
+def transform_columns(kernel: Kernel, tables: AnyRefs, source: PassOperand, memories: list[Refs], target: Refs) -> None:
     (line,), (scratch,) = kernel.lines, memories
     if line.untiled:
         along_untiled(line, tables[0], source, scratch, target)
@@ -139,7 +135,7 @@ def transform_columns(
         along_rows(line, tables, source, scratch, target, kernel.scratch[0][0])
 
 
-def _to_half(kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], memories: list[Refs], target: Refs) -> None:
+def _to_half(kernel: Kernel, tables: AnyRefs, source: Sequence[Ref], memories: list[Refs], target: Refs) -> None:
     line, *others = kernel.lines
     assert isinstance(line, RealLine)
     (block,), (scratch, done), rows = source, memories, source[0].shape[-2]
@@ -151,7 +147,7 @@ def _to_half(kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], memor
     along_rows(others[0], tables[2:], scratch, done, target, -(-line.half // LANES))
 
 
-def _to_real(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Sequence[Ref]) -> None:
+def _to_real(kernel: Kernel, tables: AnyRefs, source: Refs, memories: list[Refs], target: Sequence[Ref]) -> None:
     line, *others = kernel.lines
     assert isinstance(line, RealLine)
     (scratch, half), rows = memories, source[0].shape[-2]
