@@ -83,8 +83,7 @@ def by_lines(block: Array, dim: int, lines: Callable[[Array], Array]) -> Array:
 
 
 def grid_of(shape: Sequence[int], itemsize: int, grid: Grid) -> Grid:
-    """The grid by which `in_place` cuts a block. A small one with odd rows, as of half a spectrum, is joined: it
-    compiles faster."""
+    """The grid by which `in_place` cuts a block; () for a small one with odd rows, to compile fast."""
     odd = math.prod(shape) * itemsize < SMALL_BYTES and shape[-1] * itemsize % CACHE_LINE
     return grid if fits(shape, grid) and not odd else ()
 

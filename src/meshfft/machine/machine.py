@@ -151,9 +151,7 @@ class Machine:
         return self._load(move).messages > 0
 
     def stages(self, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-        """Each domain's positions in a ring over these axes, if an all-to-all can go inside the domains and then
-        between them.
-        """
+        """Each domain's positions in a ring over these axes, if an all-to-all can go inside domains, then between."""
         network = self.network
         if network is None or network.domains is None:
             return ()

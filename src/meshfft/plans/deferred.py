@@ -185,9 +185,7 @@ class DeferredWork:
     made: tuple[object, ...] = ()  # how it was made from the call
 
     def name(self, values: Shapes) -> str:
-        """A digest of all that this work depends on, equal in every process; functions among arguments count by their
-        results.
-        """
+        """A digest of all that this work depends on, equal in every process; functions count by their results."""
         (text, whole), digest = self.call.text, hashlib.sha256(_package())
         digest.update(repr((text, self.made, values)).encode())
         if not whole:

@@ -115,9 +115,7 @@ def _is_leaf(x: object) -> bool:
 
 
 def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
-    """A block's program, and the shardings of its results and values. GSPMD, unlike Shardy, asks for shardings before
-    it wants any.
-    """
+    """A block's program, and shardings of results and values. GSPMD, not Shardy, asks for them before it wants any."""
     parts = zip((*work.ins, *work.outs), (*given, *wanted), strict=bool(wanted))
     specs = ((role, x.shape, PartitionSpec() if x.sharding is None else x.sharding.spec) for role, x in parts)
     place = work.placed(mesh, list(specs))

@@ -177,9 +177,7 @@ class Plan:
     def execute(
         self, request: Request, sources: tuple[object, ...] = (), donate: bool = False, adjoint: bool = False
     ) -> Transformed:
-        """The transform of a request, or its adjoint; `sources` are points or
-        matrices.
-        """
+        """The transform of a request, or its adjoint, with points or matrices."""
         walk, where = self.walk, (self.mesh, self.machine.chip, self.dtype, request.planes)
         walk = _adjoint(walk) if adjoint else walk
         return formed(applied(request.arrays, walk, sources or self.sources, *where, donate=donate))

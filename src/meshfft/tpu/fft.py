@@ -32,8 +32,7 @@ class Taken(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def in_orders(shape: Shape, dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
-    """Orders that give every dimension a kernel, or (); each order after the first needs a copy, and the last one a
-    copy back."""
+    """Orders that give every dimension a kernel, or (); all but the first need a copy, and the last one a copy back."""
     supported = [d for d in dims if supports(shape, d, room)]
     home = _taken(shape, dims, kept_order(shape), room)
     if shape[home.order[-1]] < LANES or not set(supported) <= set(home.dims):
