@@ -29,6 +29,7 @@ from meshfft.kernels.factors import way_of
 from meshfft.kernels.xla import Xla, fft
 from meshfft.layout.layout import Layout
 from meshfft.machine.chips import CHIPS
+from meshfft.operators.matrices import Roots
 from meshfft.steps import LocalFFT
 
 PRIMES = (809, 1009, 1613, 2053)
@@ -110,7 +111,8 @@ def test_a_matrix_unit_takes_the_chirp_for_what_it_is() -> None:
     """Catches a price of one dense product of 8191 points, and the four products counted over half of their points."""
     assert way_of(8191).rows == (128,) * 8 and way_of(8192).rows == (128, 64)
     layout = Layout((512, 8191), ((), ()))
-    works = [LocalFFT((1,), -1, (8191,), (8191,), Xla(chirp)).work(layout, 8, CHIPS["v3"]) for chirp in (True, False)]
+    steps = (LocalFFT((1,), Roots(8191, -1, 8191, 8191), (8191,), (8191,), Xla(chirp)) for chirp in (True, False))
+    works = [step.work(layout, 8, CHIPS["v3"]) for step in steps]
     assert all(work.matrix_flops == 6 * 1024 * 512 * 8191 for work in works)
     assert works[0].peak_bytes == 7 * 512 * 8191 * 8 > works[1].peak_bytes
 

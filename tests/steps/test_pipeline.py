@@ -17,6 +17,7 @@ from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.layout.padded_array import padded, stored_of
 from meshfft.machine.chips import CPU
 from meshfft.numerics.dtypes import Dot
+from meshfft.operators.matrices import Roots
 from meshfft.plans.primitive import bind
 from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline, Step
 from meshfft.walks.walk import Walk
@@ -50,6 +51,10 @@ CASES = {
 }
 
 
+def _roots(length: int) -> Roots:
+    return Roots(length, -1, length, length)
+
+
 def _walks(case: Case, planes: bool = False, dot: Dot | None = None) -> tuple[Walk, Walk]:
     """The steps one by one, and as one pipeline."""
     sizes = dict(zip("xy", case.sizes, strict=False))
@@ -57,7 +62,7 @@ def _walks(case: Case, planes: bool = False, dot: Dot | None = None) -> tuple[Wa
     lengths = tuple(case.shape[d] for d in case.dims)
     moved = [(cut.axis, cut.parts) for cut in start.cuts[case.source]]
     steps: list[Step] = [
-        LocalFFT(case.dims, -1, lengths, lengths, SlicedFFT(dot) if dot else XLA),
+        LocalFFT(case.dims, _roots(lengths[-1]), lengths, lengths, SlicedFFT(dot) if dot else XLA),
         Exchange((AxisMove(case.source, case.target, even_cuts(case.shape[case.target], moved)),), packed=True),
     ]
     chosen = tuple(steps[::-1] if case.exchange_first else steps)
@@ -69,7 +74,7 @@ def _lowest(case: Case) -> tuple[Walk, Walk]:
     """The same for transforms that keep half of the modes."""
     start = _walks(case)[0].start
     (dim,), few = case.dims, (case.shape[case.dims[0]] + 1) // 2
-    local = LocalFFT(case.dims, -1, (case.shape[dim],), (few,), lowest=1)
+    local = LocalFFT(case.dims, _roots(case.shape[dim]), (few,), (case.shape[dim],), lowest=1)
     size = case.shape[case.target] if case.exchange_first else local.after(start).shape[case.target]
     moved = [(cut.axis, cut.parts) for cut in start.cuts[case.source]]
     exchange = Exchange((AxisMove(case.source, case.target, even_cuts(size, moved)),), packed=True)

@@ -25,6 +25,7 @@ from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.machine.chip import Chip
 from meshfft.machine.chips import TPUS
 from meshfft.machine.topology import topology
+from meshfft.operators.matrices import Roots
 from meshfft.plans.primitive import bind
 from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline
 from meshfft.tpu import fft
@@ -120,7 +121,8 @@ def test_pieces_are_handed_from_exchange_to_kernel() -> None:
     shape, where, sizes = (16, 64, 8), mesh((8,)), {"x": 8}
     start = from_spec(shape, sizes, P("x"))
     opens, closes = (AxisMove(*ends, even_cuts(n, [("x", 8)])) for ends, n in (((0, 1), 64), ((1, 0), 16)))
-    first, second = (LocalFFT(d, -1, n, n, VectorFFT(ROOM)) for d, n in (((1, 2), (64, 8)), ((0,), (16,))))
+    lines = ((1, 2), (64, 8)), ((0,), (16,))
+    first, second = (LocalFFT(d, Roots(n[-1], -1, n[-1], n[-1]), n, n, VectorFFT(ROOM)) for d, n in lines)
     steps = (
         Pipeline((first, Exchange((opens,), packed=True)), 0, 2),
         Pipeline((second, Exchange((closes,), packed=True)), 1, 2),

@@ -33,11 +33,10 @@ IN_PLACE_BYTES = 2**21  # least bytes of a real block for cosines in place; smal
 
 
 @dataclasses.dataclass(frozen=True)
-class LocalFFT(Chunked, Kernels):
-    dims: tuple[int, ...]
-    sign: int
+class LocalFFT(MatrixStep[Roots], Chunked, Kernels):
+    """The FFT of uncut dimensions, all with the sign of the last."""
+
     lengths: tuple[int, ...]  # N of each dimension
-    sizes: tuple[int, ...]  # of the result
     engine: Engine[Any] = XLA
     grid: Grid = ()  # of a chunked engine: a neighbouring exchange's chunks
     first: bool = False  # the block is the input array, not joined by an exchange
@@ -46,17 +45,17 @@ class LocalFFT(Chunked, Kernels):
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalFFT"]:
         if roots := local_roots(layout, ready(todo)):
-            sign, lengths = roots[min(roots)].sign, {dim: matrix.length for dim, matrix in roots.items()}
+            lengths = {dim: matrix.length for dim, matrix in roots.items()}
             lines = Lines(layout.block, tuple(lengths), tuple(lengths.values()))
             for engine, dims in offered(lines, problem.site(layout)):
                 sizes = tuple(lengths[d] for d in dims)
-                yield cls(dims, sign, sizes, sizes, engine)
+                yield cls(dims, roots[dims[-1]], sizes, sizes, engine)
         for dim, matrix in ready(todo).items():  # one at a time, so that the next has fewer lines
             whole = matrix.whole
             if isinstance(whole, Roots) and matrix.rows < whole.rows and layout.parts[dim] == 1:
                 lines = Lines(layout.block, (dim,), (whole.length,))
                 for engine, dims in offered(lines, problem.site(layout)):
-                    yield cls(dims, whole.sign, lines.lengths, (matrix.rows,), engine, lowest=1)
+                    yield cls(dims, whole, (matrix.rows,), lines.lengths, engine, lowest=1)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -79,9 +78,6 @@ class LocalFFT(Chunked, Kernels):
 
     def error(self, layout: Layout, itemsize: int) -> Error:
         return Error.of_all(self.engine.error(length, itemsize) for length in self.lengths)
-
-    def after(self, layout: Layout) -> Layout:
-        return resized(layout, self.dims, self.sizes)
 
     def fuse(self, before: Step | None, after: Step | None) -> "LocalFFT":
         """A chunked engine works on the finer grid of its two neighbours."""
@@ -112,7 +108,7 @@ class LocalFFT(Chunked, Kernels):
 
     def _apply(self, block: B) -> B:
         lines = resize_each(block, self.dims, self.lengths, resize_lowest if self.lowest < 0 else resize)
-        lines = self.engine.apply(lines, self.dims, self.sign, self.grid, self.first)
+        lines = self.engine.apply(lines, self.dims, self.matrix.sign, self.grid, self.first)
         return resize_each(lines, self.dims, self.sizes, resize_lowest if self.lowest > 0 else resize)
 
     @property
@@ -122,7 +118,7 @@ class LocalFFT(Chunked, Kernels):
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block:
         if self.sender is None or self._lines(layout).shape != pieces.shape or self.sizes != self.lengths:
             return self.apply(pieces.joined(), layout)
-        return self.sender.between(pieces, self.dims, self.sign)
+        return self.sender.between(pieces, self.dims, self.matrix.sign)
 
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
         ports = Ports(came=came if self.sizes == self.lengths else None)
@@ -132,15 +128,11 @@ class LocalFFT(Chunked, Kernels):
         return Lines(layout.block, self.dims, self.lengths)
 
     def transpose(self, layout: Layout) -> "LocalFFT":
-        sizes = tuple(layout.shape[d] for d in self.dims)
-        return dataclasses.replace(self, sizes=sizes, first=False, lowest=-self.lowest)
-
-    def conjugate(self) -> "LocalFFT":
-        return dataclasses.replace(self, sign=-self.sign)
+        return dataclasses.replace(super().transpose(layout), first=False, lowest=-self.lowest)
 
     def insert(self, dim: int) -> "LocalFFT":
         grid = tuple((shift(d, dim), parts) for d, parts in self.grid)
-        return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims), grid=grid)
+        return dataclasses.replace(super().insert(dim), grid=grid)
 
     def name(self, layout: Layout) -> str:
         few = layout.block[self.dims[0]] if self.lowest < 0 else self.sizes[0]

@@ -184,7 +184,7 @@ class Pipeline(InChunks, Kernels):
         local, move, arrays = self._local, self.move, []
         send = self._exchange.over_wire(exchange_shares)
         for chunk in self._cut(layout):
-            (sent,) = self._sender.between(given, local.dims, local.sign, self._ports(chunk))
+            (sent,) = self._sender.between(given, local.dims, local.matrix.sign, self._ports(chunk))
             arrays.append(send(sent, move.axes))
         return Pieces(tuple(arrays), move.source, self.dim)
 
