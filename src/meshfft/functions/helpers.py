@@ -133,7 +133,7 @@ def _made(
         made = _rounded(values(np.arange(count)), kind)
         return jnp.asarray(made) if device is None else jax.device_put(made, device)
     shards = _shards(count, device, name)
-    check_held(kind.itemsize * (count // shards), f"a shard of np.fft.{name}", remedy, room(tuple(device.device_set)))
+    check_held(kind.itemsize * (count // shards), f"a shard of np.fft.{name}", remedy, room(device))
 
     def block(index: tuple[slice, ...] | None) -> np.ndarray:
         start, stop, _ = (index or (slice(None),))[0].indices(count)

@@ -50,8 +50,10 @@ def allocated(devices: Sequence[jax.Device]) -> int | None:
     return max((one["peak_bytes_in_use"] for one in stats if "peak_bytes_in_use" in one), default=None)
 
 
-@functools.lru_cache(maxsize=64)
-def room(devices: tuple[jax.Device, ...]) -> Room:
+@functools.lru_cache(maxsize=128)
+def room(where: Mesh | Sharding) -> Room:
+    """The memory of each of these devices in this process."""
+    devices = where.devices.flat if isinstance(where, Mesh) else where.device_set
     near = [device for device in devices if device.process_index == jax.process_index()]
     if not near:
         return Room(float("inf"), "another process")
@@ -82,13 +84,8 @@ def room_of(x: object, mesh: AnyMesh | None) -> Room | None:
     if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
         return None
     if mesh is not None:
-        return _room_over(mesh)
-    return _room_over(x.sharding) if isinstance(x, jax.Array) else None
-
-
-@functools.lru_cache(maxsize=128)
-def _room_over(where: Mesh | Sharding) -> Room:
-    return room(tuple(where.devices.flat if isinstance(where, Mesh) else where.device_set))
+        return room(mesh)
+    return room(x.sharding) if isinstance(x, jax.Array) else None
 
 
 def device_bytes(device: jax.Device) -> int:

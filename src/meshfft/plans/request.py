@@ -168,8 +168,8 @@ def _setting(x: AnyStored, spec: Spec | None) -> Setting:
 def _by_sharding(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, spec: Spec | None, wide: bool) -> Setting:
     """One record for all similar arrays, which keeps its hash."""
     start, mesh = seen_by_sharding(shape, sharding, spec)
-    devices: tuple[jax.Device, ...] = tuple(sharding.device_set if mesh is None else mesh.devices.flat)
-    return Setting(start, mesh, machine_of(mesh, devices[0].platform), dtype, room=room(devices), wide=wide)
+    device: jax.Device = next(iter(sharding.device_set))
+    return Setting(start, mesh, machine_of(mesh, device.platform), dtype, room=room(sharding), wide=wide)
 
 
 class OnArrays(Protocol[P, S]):

@@ -155,7 +155,7 @@ def _spectrum(plan: Plan, arrays: tuple[AnyStored, ...], lengths: Lengths, bins:
     lengths = periods(plan, lengths)
     unit, real = 2 * np.pi / max(lengths), real_dtype(plan.dtype)
     stored = stored_of(arrays[0])
-    where = host() if isinstance(stored, jax.core.Tracer) else room(tuple(stored.sharding.device_set))
+    where = host() if isinstance(stored, jax.core.Tracer) else room(stored.sharding)
     parts = zip(harmonics(plan), lengths, strict=True)
     largest = math.hypot(*(float(abs(j).max()) * (max(lengths) / length) for (j, _), length in parts))
     edges = _edges(bins, unit, largest, where)
