@@ -215,7 +215,8 @@ class ScatteredPlan(PointsPlan):
             )
         forward = circle(self._plain, self.dims)
         layout, tol = forward.out_layout.along(self.dims), max(self.tol / 4, LEAST_TOL[self.dtype.name])
-        how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0, "options": self.options.exact}
+        options = self.options._replace(wire="exact")
+        how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0, "options": options}
         wider = self.remake(start=layout, dims=tuple(range(layout.ndim)), **how)
         if weights is None:
             q = wider.adjoint(np.ones(self.points.shape, real_dtype(self.dtype)))

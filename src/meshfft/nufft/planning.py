@@ -93,10 +93,11 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
     in_slots = owned.end.along([owned.end.ndim - 1])
     every: list[object] = [tables] if balance is None else [tables, balance[1]]
     how = (problem.machine, problem.dtype.itemsize)
-    last, routes = exchange_of(order, owned.end, values_layout(problem, in_slots), len(every), *how)
+    step, routes = exchange_of(order, owned.end, values_layout(problem, in_slots), len(every), *how)
+    last = wired(step, owned.end, problem.machine, problem.wires)
     held = tuple(DeviceTables(one, problem.mesh, in_slots.axes[0]) for one in (*every, routes))
     return ScatteredPlan(
-        *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, wired(last, owned.end, *problem.wiring))), held),
+        *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, last)), held),
         points=points,
         tol=problem.tol,
         origin=problem.origin,
@@ -187,7 +188,7 @@ def _ring_steps(problem: ScatteredProblem, unit: str | None) -> list[Step]:
     dots = [dot for dot in problem.dots if dot.tier == problem.dots[0].tier]
     ways = itertools.product(dots, (False, True) if both else (ring == "two-way",))
     steps = [RingPoints(problem.dims, image, there, dot, two_way, unit=unit) for dot, two_way in ways]
-    return [wired(step, problem.start, *problem.wiring) for step in steps]
+    return [wired(step, problem.start, problem.machine, problem.wires) for step in steps]
 
 
 def _unit(points: Scattered) -> str | None:

@@ -113,7 +113,7 @@ class PostTransform:
 
     def _wired(self, layout: Layout, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         pairs = zip(steps, reached(layout, steps), strict=False)
-        return tuple(wired(step, at, *self.problem.wiring) for step, at in pairs)
+        return tuple(wired(step, at, self.problem.machine, self.problem.wires) for step, at in pairs)
 
     def _onto_halos(self, layout: Layout, *balance: TileBalance | None) -> tuple[tuple[Step, ...], Layout]:
         """Steps to blocks with halos and lent tiles, and the grid's layout after them."""

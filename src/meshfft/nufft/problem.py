@@ -59,10 +59,6 @@ class ScatteredProblem(NamedTuple):
         return self.options.wires(real_dtype(self.dtype), self.machine.chip)
 
     @property
-    def wiring(self) -> tuple[Machine, Wires]:
-        return self.machine, self.wires
-
-    @property
     def modes(self) -> tuple[int, ...]:
         return tuple(self.start.shape[d] for d in self.dims)
 

@@ -130,7 +130,8 @@ class Pipeline(InChunks, Kernels):
     def _exchange(self) -> Exchange:
         """Kernels encode its messages, if they have memory for that."""
         (exchange,), sender = (step for step in self.steps if isinstance(step, Exchange)), self._local.sender
-        return exchange.with_room(sender.room if sender else 0)
+        wire = dataclasses.replace(exchange.wire, room=sender.room if sender else 0)
+        return dataclasses.replace(exchange, wire=wire)
 
     @property
     def _sender(self) -> Sender:

@@ -67,10 +67,6 @@ class Options(NamedTuple):
         return self._replace(out_spec=None, donate=False)
 
     @property
-    def exact(self) -> "Options":
-        return self._replace(wire="exact")
-
-    @property
     def asked(self) -> dict[str, object]:
         return {"method": self.method, "order": self.order, "wire": self.wire}
 
@@ -102,10 +98,6 @@ class Problem:
     @functools.cached_property
     def wires(self) -> Wires:
         return self.options.wires(np.dtype(f"f{self.itemsize // 2}"), self.machine.chip)
-
-    @property
-    def wiring(self) -> tuple[Machine, Wires]:
-        return self.machine, self.wires
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
         return self.itemsize // (2 if self.real_at(todo) else 1)

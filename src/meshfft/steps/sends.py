@@ -73,11 +73,6 @@ class Wired(Sends):
         taking: Callable[..., T] = send
         return cast(Callable[P, T], functools.partial(taking, wire=self.wire))
 
-    def with_room(self, room: int) -> Self:
-        """The step with fast memory of `room` bytes for coding kernels."""
-        same = room == self.wire.room
-        return self if same else dataclasses.replace(self, wire=dataclasses.replace(self.wire, room=room))
-
     def on_arrays(self, function: Callable[[Array], Array], block: Block) -> Block:
         """Applies a sending function to an array or each plane, or to both as one complex array if they share a
         message.

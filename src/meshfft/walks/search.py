@@ -162,9 +162,10 @@ def _renamed(node: Node) -> object:
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
     """Steps from a layout; after padding or cropping a dimension, only those that needed it."""
     waiting = {dim: matrix for dim, matrix in todo.items() if layout.shape[dim] != problem.start.shape[dim]}
+    machine, wires = problem.machine, problem.wires
     for kind in METHODS[problem.options.method]:
         if not waiting or kind in WHOLE:
-            yield from (wired(step, layout, *problem.wiring) for step in kind.offers(problem, layout, waiting or todo))
+            yield from (wired(step, layout, machine, wires) for step in kind.offers(problem, layout, waiting or todo))
         if not waiting and kind in WHOLE:
             yield from _pads(kind, problem, layout, todo)
 
