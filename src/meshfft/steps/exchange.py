@@ -10,19 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..collectives.all_to_all import (
-    Chunks,
-    Grid,
-    Stages,
-    count,
-    cut,
-    divided,
-    exchange,
-    exchange_packed,
-    exchange_shares,
-    join,
-    split,
-)
+from ..collectives import all_to_all
+from ..collectives.all_to_all import Chunks, Grid, Stages, count, cut, divided, join, split
 from ..collectives.levels import Wires
 from ..collectives.wires import Wire
 from ..layout.layout import Layout, shift
@@ -190,7 +179,7 @@ class Exchange(Wired, Chunked):
         ((source, target, _),), after = self.moves, self.after(layout).block
         if target != kept:
             block = resize_each(block, (target,), (after[target] * self.parts,))
-        send = functools.partial(self.over_wire(exchange_packed), stages=self.stages, near=self.near)
+        send = functools.partial(self.over_wire(all_to_all.exchange_packed), stages=self.stages, near=self.near)
         block = send(block, self.axes, target, source)
         return block if source == kept else resize_each(block, (source,), (after[source],))
 
@@ -212,7 +201,7 @@ class Exchange(Wired, Chunked):
                 block = resize(block, left + move.source, after.block[move.source])
             return block
 
-        return jax.tree.map(joined, self.over_wire(exchange_shares)(jax.tree.map(opened, block), self.axes))
+        return jax.tree.map(joined, self.over_wire(all_to_all.exchange_shares)(jax.tree.map(opened, block), self.axes))
 
     def _apply(self, block: Array, layout: Layout) -> Array:
         shares: Chunks = {(): block}
@@ -223,7 +212,7 @@ class Exchange(Wired, Chunked):
             shares = {(*key, j): part for key, parts in opened.items() for j, part in enumerate(parts)}
         chunks = {key: cut(share, self.chunks) for key, share in shares.items()}
         every = chunks[next(iter(chunks))]
-        send = self.over_wire(exchange)
+        send = self.over_wire(all_to_all.exchange)
         sent = [send([parts[at] for parts in chunks.values()], self.axes) for at in every]
         came = [dict(zip(chunks[key], parts, strict=True)) for key, *parts in zip(chunks, *sent, strict=True)]
         shares = {key: join(parts, self.chunks) for key, parts in zip(chunks, came, strict=True)}

@@ -18,23 +18,12 @@ from collections.abc import Callable, Collection, Iterator
 
 from ..layout.layout import Cuts, Layout, real_cuts
 from ..operators.matrices import Matrix
-from ..steps import (
-    Band,
-    Bands,
-    Exchange,
-    InPlace,
-    KeptDense,
-    LocalFFT,
-    LocalTrig,
-    PackedFFT,
-    PhaseFFT,
-    Pipeline,
-    RealFFT,
-    RingDense,
-    SixStep,
-)
+from ..steps import Exchange, InPlace, KeptDense, PhaseFFT, Pipeline, RingDense, SixStep
 from ..steps.base import Step, reached
+from ..steps.local_fft import LocalFFT, LocalTrig
 from ..steps.problem import Problem, ready
+from ..steps.real_fft import PackedFFT, RealFFT
+from ..steps.rows import Band, Bands
 from ..steps.sends import wired
 
 LOCAL = (LocalFFT, RealFFT, LocalTrig)
