@@ -79,9 +79,6 @@ class KeptDense(RingDense):
     def rows_spec(self, layout: Layout) -> PartitionSpec:
         return PartitionSpec(None, self._ends(layout)[0].axes[self.dim] or None)
 
-    def tabled(self, sources: tuple[object, ...], slot: int) -> None:
-        return None
-
     def made(self, operand: object, layout: Layout, real: DTypeLike) -> Array:
         """This device's rows, from the operand of `remade`."""
         rows, columns = self._ends(layout)

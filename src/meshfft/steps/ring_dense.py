@@ -167,7 +167,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
     def tabled(self, sources: tuple[object, ...], slot: int) -> tuple["RingDense", np.ndarray] | None:
         source = self.matrix if self.slot is None else sources[self.slot]
-        terms = None if self.transposed else table(source, self.matrix, self.dot)
+        terms = None if self.transposed or self.keeps else table(source, self.matrix, self.dot)
         if terms is None:
             return None
         dense = Dense(terms.shape[-2], terms.shape[-1], planes=self.matrix.planes)
