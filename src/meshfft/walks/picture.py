@@ -28,6 +28,7 @@ PIXELS = 96
 WIDE = 4  # pictures per row
 LETTERS = 36  # letters per line of a title
 PURPOSE = "a picture of a plan"
+Point = np.ndarray
 
 
 class Part(NamedTuple):
@@ -39,7 +40,7 @@ class Part(NamedTuple):
 class Face(NamedTuple):
     """A visible side of a block: corners, x to the right and y down, device, and lightening."""
 
-    corners: list[np.ndarray]
+    corners: list[Point]
     device: int
     light: float
 
@@ -84,14 +85,6 @@ def colour(device: int, count: int, light: float = 0.0) -> str:
     return "#" + "".join(f"{round(255 * one):02x}" for one in rgb)
 
 
-def check_drawable(shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
-    count = math.prod(sizes.values())
-    if not count <= MOST_DEVICES:
-        raise ValueError(f"{count} devices are more than a picture shows: plan for at most {MOST_DEVICES}")
-    if not min(shape) > 0:
-        raise ValueError(f"the array {shape} has no elements: draw one that has some")
-
-
 def svg(layout: Layout, sizes: Mapping[str, int]) -> str:
     """A small picture for a page, with device names as tooltips; empty for many devices."""
     count = math.prod(sizes.values())
@@ -119,17 +112,19 @@ def draw(figure: "Figure", walk: Walk, sizes: Mapping[str, int]) -> None:
             if len(sides) <= MOST_NUMBERED:
                 x, y = np.mean(face.corners, axis=0)
                 spot.text(x, y, str(face.device), ha="center", va="center", fontsize="x-small")
-        spot.set_title(
-            f"{textwrap.fill(title, LETTERS)}\n{layout.label(done)}\nblock {'x'.join(map(str, layout.block))}",
-            fontsize="small",
-        )
+        block = "x".join(map(str, layout.block))
+        spot.set_title(f"{textwrap.fill(title, LETTERS)}\n{layout.label(done)}\nblock {block}", fontsize="small")
         spot.set(xlim=(-0.05, 1.1 + DEPTH), ylim=(1.12, -0.05 - DEPTH), aspect="equal")
         spot.axis("off")
         _name(spot, layout, done)
 
 
 def show(walk: Walk, sizes: Mapping[str, int], title: str) -> "Figure":
-    check_drawable(walk.start.shape, sizes)
+    count, shape = math.prod(sizes.values()), walk.start.shape
+    if count > MOST_DEVICES:
+        raise ValueError(f"{count} devices are more than a picture shows: plan for at most {MOST_DEVICES}")
+    if min(shape) == 0:
+        raise ValueError(f"the array {shape} has no elements: draw one that has some")
     pyplot, tall = need("matplotlib.pyplot", PURPOSE), -(-len(walk.layouts) // WIDE)
     figure = pyplot.figure(figsize=(3.0 * WIDE, 3.4 * tall), layout="constrained")
     figure.suptitle(title)
@@ -161,13 +156,7 @@ def _parts(layout: Layout, dim: int) -> list[Part]:
 
 
 def _side(
-    first: list[Part],
-    second: list[Part],
-    u: np.ndarray,
-    v: np.ndarray,
-    held: np.ndarray,
-    light: float,
-    at: np.ndarray | float = 0,
+    first: list[Part], second: list[Part], u: Point, v: Point, held: np.ndarray, light: float, at: Point | float = 0
 ) -> list[Face]:
     made = list[Face]()
     for a, b in itertools.product(first, second):
