@@ -40,9 +40,8 @@ def binned(
         specs, over = (*lines, PartitionSpec()), tuple(axis for axes in layout.axes for axis in axes)
         given = (coordinates, weights, edges)
         coordinates, weights, edges = jax.tree.map(lambda line, spec: reshard(line, mesh, spec), given, specs)
-        parts = jax.shard_map(
-            parts, mesh=mesh, in_specs=(layout.spec, *specs), out_specs=PartitionSpec(over or None), check_vma=False
-        )
+        after = PartitionSpec(over or None)
+        parts = jax.shard_map(parts, mesh=mesh, in_specs=(layout.spec, *specs), out_specs=after, check_vma=False)
     else:
         x = reshard(x, jax.typeof(x).sharding.mesh, PartitionSpec())  # a mesh of one device is part of the type too
     totals = [jnp.sum(part, 0) for part in parts(x, coordinates, weights, edges)]

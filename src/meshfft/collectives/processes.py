@@ -59,9 +59,8 @@ def together(work: Callable[[], T], devices: Iterable[jax.Device] | None = None)
         result = work()
     except Exception as error:
         failed = error
-    said = from_all(
-        None if failed is None else (" ".join(str(failed).split()) or type(failed).__name__)[:1000], devices
-    )
+    reason = None if failed is None else (" ".join(str(failed).split()) or type(failed).__name__)[:1000]
+    said = from_all(reason, devices)
     if failed is not None:
         raise failed
     for index, text in said.items():

@@ -185,9 +185,8 @@ def _apart(shard: Any, names: tuple[str, ...], tracked: bool) -> tuple[list[Any]
 
     def whole(sent: list[Any]) -> Any:
         held = iter(sent)
-        return jax.tree.unflatten(
-            tree, [next(held) if move else leaf for leaf, move in zip(leaves, moves, strict=True)]
-        )
+        every = [next(held) if move else leaf for leaf, move in zip(leaves, moves, strict=True)]
+        return jax.tree.unflatten(tree, every)
 
     return [leaf for leaf, move in zip(leaves, moves, strict=True) if move], whole
 

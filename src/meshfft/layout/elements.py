@@ -130,10 +130,9 @@ def _entry(one: object, n: int) -> range | int:
             raise TypeError
         at = operator.index(one)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(
-            f"index {one!r} is no integer, slice, '...' or None, nor one array of integers beside ':', the indices "
-            "that a padded array takes: use y.where(condition, other), or mf.gather(y), which brings it to the host"
-        ) from None
+        kinds = "no integer, slice, '...' or None, nor one array of integers beside ':', the indices"
+        remedy = "use y.where(condition, other), or mf.gather(y), which brings it to the host"
+        raise TypeError(f"index {one!r} is {kinds} that a padded array takes: {remedy}") from None
     if not -n <= at < n:
         raise IndexError(f"index {at} is out of range for a dimension of {n}")
     return at % n
@@ -142,7 +141,8 @@ def _entry(one: object, n: int) -> range | int:
 def array_entry(index: object, layout: Layout) -> tuple[int, Array | np.ndarray] | None:
     """The dimension and values of one array of integers, or one traced integer, beside ':' and '...' alone."""
     given = list(index) if isinstance(index, tuple) else [index]
-    at = [j for j, one in enumerate(given) if isinstance(one, jax.Array | np.ndarray | list) and _is_array(one)]
+    kinds, traced = jax.Array | np.ndarray | list, jax.core.Tracer
+    at = [j for j, one in enumerate(given) if isinstance(one, traced) or (isinstance(one, kinds) and np.ndim(one))]
     if len(at) != 1 or any(one is not Ellipsis and one != slice(None) for one in given[: at[0]] + given[at[0] + 1 :]):
         return None
     values: Any = given[at[0]]
@@ -163,17 +163,11 @@ def array_entry(index: object, layout: Layout) -> tuple[int, Array | np.ndarray]
     return dim, values % max(n, 1)
 
 
-def _is_array(one: Any) -> bool:
-    return isinstance(one, jax.core.Tracer) or np.ndim(one) > 0
-
-
 def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, ...]) -> None:
     for dim, entry in enumerate(one for one in entries if one is not None):
         if mapped and entry != range(layout.shape[dim]) and not mapped.issuperset(layout.axes[dim]):
-            raise NotImplementedError(
-                f"axis {dim} is cut by {layout.axes[dim]}, of which shard_map maps {sorted(mapped)}: slice it where "
-                "all or none of them are mapped"
-            )
+            what = f"axis {dim} is cut by {layout.axes[dim]}, of which shard_map maps {sorted(mapped)}"
+            raise NotImplementedError(f"{what}: slice it where all or none of them are mapped")
 
 
 def layout_of(layout: Layout, entries: tuple[Entry, ...]) -> Layout:
@@ -258,10 +252,8 @@ def broadcast(a: Layout, b: Layout) -> Layout:
     longer = [max(pair, key=lambda end: (end[0] != 1, len(end[1]))) for pair in pairs]  # of single ones, a cut one
     used = [cut.axis for size, cuts in longer if size != 1 for cut in cuts]
     if any(first != second and 1 not in (first[0], second[0]) for first, second in pairs) or len(used) > len({*used}):
-        raise ValueError(
-            f"padded arrays of shape {a.shape}, cut as {a.spec} into {a.parts} parts, and {b.shape}, cut as {b.spec} "
-            f"into {b.parts}, meet: shard them alike"
-        )
+        first, second = (f"{of.shape}, cut as {of.spec} into {of.parts}" for of in (a, b))
+        raise ValueError(f"padded arrays of shape {first} parts, and {second}, meet: shard them alike")
     every = list[Cuts]()
     for size, cuts in longer:
         if size == 1:

@@ -212,9 +212,8 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     entries = [_axes_of(entry) for entry in (spec or ())]
     shown = spec_of(entries)
     if len(entries) > len(shape):
-        raise ValueError(
-            f"spec {shown} has {len(entries)} entries, the array has {len(shape)} dimensions: give at most {len(shape)}"
-        )
+        many, most = len(entries), len(shape)
+        raise ValueError(f"spec {shown} has {many} entries, the array has {most} dimensions: give at most {most}")
     used = [axis for axes in entries for axis in axes]
     for axis in used:
         if axis not in sizes:

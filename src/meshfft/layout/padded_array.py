@@ -6,7 +6,7 @@ Invariant: padding is zero in values and gradients, so sums, norms and dot produ
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -149,9 +149,8 @@ class PaddedArray(NumpyFace):
         """
         given, wanted = np.shape(stored), np.shape(self.stored)
         if given != wanted:
-            raise ValueError(
-                f"the array has shape {given}, this one is stored as {wanted}: use mf.shard of a logical one"
-            )
+            remedy = "use mf.shard of a logical one"
+            raise ValueError(f"the array has shape {given}, this one is stored as {wanted}: {remedy}")
         return self.map(lambda x, new: new, PaddedArray(stored, self.full_layout, self.home))
 
     def _masked(self, stored: ArrayLike, layout: Layout) -> Array:
@@ -204,6 +203,7 @@ for _kind in (PaddedArray, LaidOut):
 AnyStored = Array | PaddedArray
 OnePlane = ArrayLike | PaddedArray
 AnyArray = OnePlane | tuple[Any, ...]  # an array, or planes
+S = TypeVar("S", Array, AnyStored)
 T = TypeVar("T")
 
 
@@ -255,11 +255,7 @@ def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, source: object =
     return stored if layout.even and kind is PaddedArray else kind(stored, layout, mesh)
 
 
-@overload
-def mapped(function: Callable[..., Array], first: Array, *others: Array) -> Array: ...
-@overload
-def mapped(function: Callable[..., Array], first: AnyStored, *others: AnyStored) -> AnyStored: ...
-def mapped(function: Callable[..., Array], first: AnyStored, *others: AnyStored) -> AnyStored:
+def mapped(function: Callable[..., Array], first: S, *others: S) -> S:
     """An elementwise function of arrays that are stored alike."""
     return first.map(function, *others) if isinstance(first, PaddedArray) else function(first, *others)
 

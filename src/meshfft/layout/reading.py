@@ -72,10 +72,8 @@ def is_hashable(value: object) -> bool:
 def check_kept(x: AnyStored) -> None:
     stored = stored_of(x)
     if isinstance(stored, jax.Array) and not isinstance(stored, jax.core.Tracer) and stored.is_deleted():
-        raise ValueError(
-            f"the array of shape {x.shape} is deleted: a call with donate=True, or a jit that donates it, took its "
-            "storage. Use the result of that call, or leave donate out"
-        )
+        why = "a call with donate=True, or a jit that donates it, took its storage. Use the result of that call"
+        raise ValueError(f"the array of shape {x.shape} is deleted: {why}, or leave donate out")
 
 
 def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
@@ -87,10 +85,8 @@ def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
     if ours != theirs:
         (sizes, kinds), (others, other_kinds) = ours, theirs
         one, other = (sizes, others) if sizes != others else (f"axes {kinds}", other_kinds)
-        raise ValueError(
-            f"{whose} mesh has {one}, that of jax.set_mesh {other}: set {whose} own, or bring the array there by "
-            "mf.shard(x, mesh, spec)"
-        )
+        remedy = f"set {whose} own, or bring the array there by mf.shard(x, mesh, spec)"
+        raise ValueError(f"{whose} mesh has {one}, that of jax.set_mesh {other}: {remedy}")
 
 
 def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
@@ -103,10 +99,8 @@ def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
         raise ValueError(f"the plan's mesh has {sizes}, that of shard_map {axis_sizes(here)}: use one mesh")
     for layout in layouts:
         if layout.manual_first(mapped) != layout.spec:
-            raise ValueError(
-                f"the plan has arrays cut as {layout.spec}, with manual axes behind others, but they cut first: "
-                "plan with order='natural' and such a spec, or map all axes"
-            )
+            what = f"the plan has arrays cut as {layout.spec}, with manual axes behind others, but they cut first"
+            raise ValueError(f"{what}: plan with order='natural' and such a spec, or map all axes")
     return here
 
 
@@ -130,10 +124,8 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
             return x
     if not layout.even:
         what = "it cannot be told from data" if x.shape != layout.shape else "its sizes do not divide"
-        raise ValueError(
-            f"the plan takes {layout.shape} padded to {layout.storage}, the array has shape {x.shape} and "
-            f"{what}: use mf.shard(x, plan.mesh, {layout.spec}) of the logical array"
-        )
+        what = f"the plan takes {layout.shape} padded to {layout.storage}, the array has shape {x.shape} and {what}"
+        raise ValueError(f"{what}: use mf.shard(x, plan.mesh, {layout.spec}) of the logical array")
     if mapped := mapped_axes(mesh_here(mesh)):
         _check_shape(x.shape, layout.within(mapped), "inside shard_map ")
         return x
@@ -162,13 +154,11 @@ def seen_by_sharding(shape: tuple[int, ...], sharding: Sharding, spec: Spec | No
     if isinstance(sharding, NamedSharding):
         return _even(shape, sharding.mesh, _agreed(len(shape), sharding.mesh, sharding.spec, spec))
     if not sharding.is_fully_replicated:
-        raise NotImplementedError(
-            f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put"
-        )
+        kind = type(sharding).__name__
+        raise NotImplementedError(f"the array has a {kind}: give it a NamedSharding, with jax.device_put")
     if any(spec or ()):
-        raise ValueError(
-            f"spec {spec} cuts an array that lies on one device: use jax.device_put(x, NamedSharding(mesh, spec)) first"
-        )
+        remedy = "use jax.device_put(x, NamedSharding(mesh, spec)) first"
+        raise ValueError(f"spec {spec} cuts an array that lies on one device: {remedy}")
     return _even(shape, None, ())
 
 
@@ -178,15 +168,12 @@ def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> Seen:
     if kinds <= {AxisType.Manual} and not any(spec or ()) and not any(sharding.spec):  # this shows cuts into one part
         return _even(x.shape, None, ())
     if mesh.empty:
-        raise ValueError(
-            f"spec {spec} names mesh axes, but no mesh is in sight: trace under `with jax.set_mesh(mesh):`"
-        )
+        remedy = "trace under `with jax.set_mesh(mesh):`"
+        raise ValueError(f"spec {spec} names mesh axes, but no mesh is in sight: {remedy}")
     auto = [name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Auto]
     if spec is None and AxisType.Auto in kinds:
-        raise ValueError(
-            f"the sharding of a traced array is hidden under Auto mesh axes ({', '.join(auto)}): pass spec=, "
-            "or make the mesh with Explicit axes"
-        )
+        remedy = "pass spec=, or make the mesh with Explicit axes"
+        raise ValueError(f"the sharding of a traced array is hidden under Auto mesh axes ({', '.join(auto)}): {remedy}")
     shown = sharding.spec if sharding.mesh == mesh else PartitionSpec()
     return _even(x.shape, mesh, _agreed(x.ndim, mesh, None if auto and spec is not None else shown, spec))
 
@@ -204,10 +191,8 @@ def _padded(x: PaddedArray, spec: Spec | None) -> Seen:
     check_context(mesh)
     shown, stored = layout.within(mapped_axes(mesh)), np.shape(x.stored)
     if shown != stored:
-        raise ValueError(
-            f"inside shard_map a padded array of shape {layout.shape} is stored as {shown}, this one as {stored}: give "
-            f"it in_specs={layout.spec}"
-        )
+        found = f"is stored as {shown}, this one as {stored}: give it in_specs={layout.spec}"
+        raise ValueError(f"inside shard_map a padded array of shape {layout.shape} {found}")
     if spec is not None and from_spec(layout.shape, axis_sizes(mesh), spec) != layout:
         raise ValueError(f"spec {spec} is given, but the array is sharded as {layout.spec}: drop spec=")
     return Seen(layout, mesh)
@@ -224,9 +209,8 @@ def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | 
     if shown is None or (inner == known.axes and spec is not None):
         return given.spec
     if spec is not None and (not mapped or any(inner)):
-        raise ValueError(
-            f"spec {spec} is given, but the array is sharded as {shown}: drop spec=, or reshard the array first"
-        )
+        remedy = "drop spec=, or reshard the array first"
+        raise ValueError(f"spec {spec} is given, but the array is sharded as {shown}: {remedy}")
     return spec_of(map(tuple.__add__, given.axes, known.axes))
 
 
@@ -268,12 +252,10 @@ def _check_sharded(sharding: Sharding, layout: Layout, mesh: AnyMesh | None) -> 
 def _fitted_padded(x: PaddedArray, layout: Layout, mesh: AnyMesh | None) -> PaddedArray:
     shown = layout.within(mapped_axes(mesh_here(mesh)))
     if x.layout != layout or np.shape(x.stored) != shown:
-        raise ValueError(
-            f"the array has shape {x.shape} cut as {x.spec} and stored as {np.shape(x.stored)}, the plan takes "
-            f"{layout.shape} cut as {layout.spec} and stored as {shown}: give it such a one, by mf.shard or out_spec="
-        )
+        given, wanted = f"{x.shape} cut as {x.spec}", f"{layout.shape} cut as {layout.spec} and stored as {shown}"
+        what = f"the array has shape {given} and stored as {np.shape(x.stored)}, the plan takes {wanted}"
+        raise ValueError(f"{what}: give it such a one, by mf.shard or out_spec=")
     if axis_sizes(x.mesh) != axis_sizes(mesh):
-        raise ValueError(
-            f"the array lies on mesh {axis_sizes(x.mesh)}, the plan is for {axis_sizes(mesh)}: use one mesh"
-        )
+        ours, theirs = axis_sizes(x.mesh), axis_sizes(mesh)
+        raise ValueError(f"the array lies on mesh {ours}, the plan is for {theirs}: use one mesh")
     return x

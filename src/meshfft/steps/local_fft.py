@@ -169,9 +169,8 @@ class LocalTrig(MatrixStep[Trig]):
 
     def error(self, layout: Layout, itemsize: int) -> Error:
         ends = TRIG_ROUNDINGS * unit_of(itemsize)
-        return Error.of_all(
-            (fft_error(int(self.matrix.period), itemsize), Error(ends, ends, 0.0, self.matrix.condition))
-        )
+        around = Error(ends, ends, 0.0, self.matrix.condition)
+        return Error.of_all((fft_error(int(self.matrix.period), itemsize), around))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """A real FFT per part, half a complex one, and the passes around it; type I has twice the points."""

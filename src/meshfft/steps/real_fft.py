@@ -58,9 +58,8 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
                         yield cls(dims, half, (*points[:-1], matrix.rows), points, engine)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        return Error.of_all(fft_error(length, itemsize) for length in self.lengths)._replace(
-            condition=self.matrix.condition
-        )
+        error = Error.of_all(fft_error(length, itemsize) for length in self.lengths)
+        return error._replace(condition=self.matrix.condition)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = itemsize // 2 if self.matrix.onto_real else itemsize
@@ -148,7 +147,8 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         dim = self.dim
         if self.matrix.onto_real:
             mixed = self._tangled(weighted(block, self.matrix, half, dim), pairs, half)
-            return _unpaired(join(split(self.packed.apply(mixed, pairs))), dim)
+            z = join(split(self.packed.apply(mixed, pairs)))
+            return interleaved(z.real, -z.imag, dim)
         transformed = join(split(self.packed.apply(_paired(block, dim), pairs)))
         return weighted(self._untangled(transformed, pairs, half), self.matrix, half, dim)
 
@@ -162,17 +162,15 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         begin = jnp.where(index == 0, last, lax.slice_in_dim(spectrum, 0, head, axis=dim))
         begin = self.over_wire(permuted)(begin, pairs.axes[dim], [(d + 1) % parts for d in range(parts)])
         rows = jnp.concatenate([spectrum, begin], dim)
-        return cleared(
-            lax.dynamic_slice_in_dim(rows, self._offset(pairs, half), half.block[dim], dim), half, dim, half.shape[dim]
-        )
+        own = lax.dynamic_slice_in_dim(rows, self._offset(pairs, half), half.block[dim], dim)
+        return cleared(own, half, dim, half.shape[dim])
 
     def _tangled(self, x: Array, pairs: Layout, half: Layout) -> Array:
         """The transpose of `_untangled`, its lines in reverse."""
         dim, parts, head, size = self.dim, pairs.parts[self.dim], self._head(pairs), pairs.block[self.dim]
         empty = jnp.zeros((*x.shape[:dim], size + head, *x.shape[dim + 1 :]), x.dtype)
-        rows = lax.dynamic_update_slice_in_dim(
-            empty, cleared(x, half, dim, half.shape[dim]), self._offset(pairs, half), dim
-        )
+        own = cleared(x, half, dim, half.shape[dim])
+        rows = lax.dynamic_update_slice_in_dim(empty, own, self._offset(pairs, half), dim)
         begin = lax.slice_in_dim(rows, size, size + head, axis=dim)
         begin = self.over_wire(permuted)(begin, pairs.axes[dim], [(d - 1) % parts for d in range(parts)])
         first = lax.axis_index(pairs.axes[dim]) == 0
@@ -211,7 +209,3 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
 def _paired(block: Array, dim: int) -> Array:
     """Even positions and odd ones, by strides: a TPU would store 128 numbers for each pair in a dimension of two."""
     return lax.complex(*(lax.slice_in_dim(block, j, None, 2, dim) for j in (0, 1)))
-
-
-def _unpaired(pairs: Array, dim: int) -> Array:
-    return interleaved(pairs.real, -pairs.imag, dim)

@@ -101,10 +101,9 @@ def framed(walk: Walk, widths: tuple[tuple[int, int], ...]) -> Walk:
     for dim, width in widths:
         size, parts = walk.end.shape[dim], walk.end.parts[dim]
         if walk.end.storage[dim] != size:
-            raise ValueError(
-                f"the result has {size} points along axis {dim}, which {parts} blocks do not divide, so margin {width} "
-                "does not fit: give an out_spec= that cuts it evenly or not at all, or margin 0 along it"
-            )
+            what = f"the result has {size} points along axis {dim}, which {parts} blocks do not divide"
+            remedy = "give an out_spec= that cuts it evenly or not at all, or margin 0 along it"
+            raise ValueError(f"{what}, so margin {width} does not fit: {remedy}")
     before = Margin(widths, onto=True).after(walk.start)
     steps = (Margin(widths, onto=False), *walk.steps, Margin(widths, onto=True))
     return dataclasses.replace(walk, start=before, steps=steps)
@@ -141,10 +140,9 @@ def recut(layout: Layout, spec: Spec, sizes: Mapping[str, int]) -> Layout:
     """The layout with its mesh axes on other dimensions; ValueError for other axes."""
     goal = from_spec(layout.shape, sizes, spec)
     if goal.mesh_axes != layout.mesh_axes:
-        raise ValueError(
-            f"out_spec {spec} has the mesh axes {sorted(goal.mesh_axes)}, the array is cut by "
-            f"{sorted(layout.mesh_axes)}: name the same axes (jax.device_put gathers, or cuts further)"
-        )
+        own, remedy = sorted(layout.mesh_axes), "name the same axes (jax.device_put gathers, or cuts further)"
+        wanted = sorted(goal.mesh_axes)
+        raise ValueError(f"out_spec {spec} has the mesh axes {wanted}, the array is cut by {own}: {remedy}")
     return goal
 
 
@@ -202,24 +200,16 @@ def _no_walk(problem: Problem) -> str:
         return f"method {method!r} has no real lines in {tier} products: use method='auto' or 'kdft'"
     for dim, matrix in problem.todo().items():
         parts, length = start.parts[dim], max(matrix.rows, matrix.columns)
+        what, limit = f"dimension {dim} has {length} points over {parts} shards", "a ring takes fewer than 2^29"
         if parts > 1 and length >= MAX_LENGTH and method != "transpose":
-            return (
-                f"dimension {dim} has {length} points over {parts} shards: a ring takes fewer than 2^29; "
-                "cut another dimension instead"
-            )
+            return f"{what}: {limit}; cut another dimension instead"
         if fft and parts > 1 and isinstance(matrix, Trig):
             return f"method 'cooley-tukey' has no cosines of the cut dimension {dim}: use method='auto' or 'transpose'"
         if fft and parts > 1 and (line := line_length(length, parts, problem.sliced)) >= MAX_LENGTH:
-            return (
-                f"dimension {dim} has {length} points over {parts} shards, which do not divide it: its transforms have "
-                f"{line} points, and a ring takes fewer than 2^29; use method='auto'"
-            )
+            what += f", which do not divide it: its transforms have {line} points"
+            return f"{what}, and {limit}; use method='auto'"
     if method == "auto" and problem.goal is not None:
-        return (
-            f"no all-to-all leads from {start.label()} to {problem.goal.label()} for shape {start.shape}, as blocks "
-            "are padded: give an out_spec whose mesh axes divide the dimensions, or none"
-        )
-    return (
-        f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: a transpose needs a second "
-        "dimension to move the mesh axes to; use method='auto'"
-    )
+        why = "as blocks are padded: give an out_spec whose mesh axes divide the dimensions, or none"
+        return f"no all-to-all leads from {start.label()} to {problem.goal.label()} for shape {start.shape}, {why}"
+    remedy = "a transpose needs a second dimension to move the mesh axes to; use method='auto'"
+    return f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: {remedy}"

@@ -67,9 +67,8 @@ class Walk:
     @functools.cached_property
     def reals(self) -> tuple[bool, ...]:
         """Whether the array is real before each step, and at the end."""
-        sizes = itertools.accumulate(
-            self.steps, lambda size, step: step.numbers.bytes_after(size), initial=1 if self.real else 2
-        )
+        first = 1 if self.real else 2
+        sizes = itertools.accumulate(self.steps, lambda n, step: step.numbers.bytes_after(n), initial=first)
         return tuple(size == 1 for size in sizes)
 
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
