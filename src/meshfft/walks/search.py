@@ -7,7 +7,6 @@ compared with the paths.
 """
 
 import bisect
-import contextlib
 import dataclasses
 import functools
 import heapq
@@ -37,9 +36,10 @@ WHOLE = (SixStep, PackedFFT)  # their dimension must have its matrix's length; i
 BUDGET = 20_000  # edges
 DEEP = 1e9  # seconds for each dimension left, without a budget
 Node = tuple[Layout, frozenset[int]]
+Path = tuple[Step, ...]
 
 
-def search(problem: Problem, count: int = 1) -> list[tuple[Step, ...]]:
+def search(problem: Problem, count: int = 1) -> list[Path]:
     """Steps of at most `count` walks, cheapest first; of walks with equal prices, only one. Steps that exceed a
     device's memory are a last resort. With too many edges (four dimensions over three mesh axes) the bound is weighted
     more, and walks are good rather than best.
@@ -47,15 +47,12 @@ def search(problem: Problem, count: int = 1) -> list[tuple[Step, ...]]:
     capacity = problem.machine.chip.capacity
     for memory in (math.inf,) if capacity is None else (capacity.value, math.inf):
         for weight, budget in ((1, BUDGET), (3, BUDGET), (10, BUDGET), (10, math.inf)):
-            with contextlib.suppress(_TooManyError):
-                if found := _search(problem, memory, weight, budget, count):
-                    return found
+            found = _search(problem, memory, weight, budget, count)
+            if found:
+                return found
+            if found is not None:
                 break
     return []
-
-
-class _TooManyError(Exception):
-    """More edges than the budget."""
 
 
 class _Cheapest:
@@ -77,13 +74,14 @@ class _Cheapest:
         return True
 
 
-def _search(problem: Problem, memory: float, weight: float, budget: float, count: int) -> list[tuple[Step, ...]]:
+def _search(problem: Problem, memory: float, weight: float, budget: float, count: int) -> list[Path] | None:
+    """The walks; None if they take more edges than the budget."""
     start, ahead = (problem.start, frozenset[int]()), functools.cache(functools.partial(_Ahead, problem))
     renames = problem.goal is None and problem.machine.network is None
     alike: Callable[[Node], object] = _renamed if renames else lambda node: node
     cheapest, order, found = _Cheapest(count), itertools.count(), _at_once(problem, memory)
     cheapest.admit(alike(start), 0.0)
-    queue: list[tuple[float, float, int, float, Node, tuple[Step, ...]]] = [(0.0, 0.0, next(order), 0.0, start, ())]
+    queue: list[tuple[float, float, int, float, Node, Path]] = [(0.0, 0.0, next(order), 0.0, start, ())]
     while queue and queue[0][0] < (most := found[count - 1][0] if len(found) >= count else math.inf):
         _, _, _, cost, node, path = heapq.heappop(queue)
         if cost > cheapest.most(alike(node)):
@@ -100,9 +98,7 @@ def _search(problem: Problem, memory: float, weight: float, budget: float, count
         for step in offered(problem, layout, todo):
             budget -= 1
             if budget < 0:
-                if found and count > 1:
-                    return [path for _, path in found]
-                raise _TooManyError
+                return [path for _, path in found] if found and count > 1 else None
             after = (step.after(layout), done.union(step.dims))
             if cheapest.most(key := alike(after)) <= cost:
                 continue  # no step is cheaper than nothing
@@ -117,7 +113,7 @@ def _search(problem: Problem, memory: float, weight: float, budget: float, count
     return [path for _, path in found]
 
 
-def _nodes(problem: Problem, path: tuple[Step, ...]) -> set[Node]:
+def _nodes(problem: Problem, path: Path) -> set[Node]:
     """A path's nodes; a path back to one is no new walk."""
     done = itertools.accumulate(path, lambda done, step: done.union(step.dims), initial=frozenset[int]())
     return set(zip(reached(problem.start, path), done, strict=True))
@@ -132,10 +128,10 @@ def _ended(problem: Problem, layout: Layout, cost: float, most: float) -> float:
     return least if least >= most else cost + _price(problem, layout, problem.ending(layout))
 
 
-def _at_once(problem: Problem, memory: float) -> list[tuple[float, tuple[Step, ...]]]:
+def _at_once(problem: Problem, memory: float) -> list[tuple[float, Path]]:
     """The cheapest step straight to the end, and its price."""
     works = [(step.work(problem.start, problem.itemsize, problem.machine.chip), step) for step in problem.instead]
-    prices: list[tuple[float, tuple[Step, ...]]]
+    prices: list[tuple[float, Path]]
     prices = [(problem.machine.price(work), (step,)) for work, step in works if work.peak_bytes <= memory]
     return sorted(prices, key=operator.itemgetter(0))[:1]
 
@@ -175,7 +171,7 @@ def _wanted(problem: Problem, layout: Layout) -> bool:
     return layout.even or (layout.tail and not problem.even)
 
 
-def _price(problem: Problem, layout: Layout, steps: tuple[Step, ...]) -> float:
+def _price(problem: Problem, layout: Layout, steps: Path) -> float:
     itemsize, chip = problem.bytes_at({}), problem.machine.chip
     works = (step.work(at, itemsize, chip) for step, at in zip(steps, reached(layout, steps), strict=False))
     return sum(map(problem.machine.price, works))
