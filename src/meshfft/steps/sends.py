@@ -74,9 +74,7 @@ class Wired(Sends):
         return cast(Callable[P, T], functools.partial(taking, wire=self.wire))
 
     def on_arrays(self, function: Callable[[Array], Array], block: Block) -> Block:
-        """Applies a sending function to an array or each plane, or to both as one complex array if they share a
-        message.
-        """
+        """Applies a sending function to each array, or to both planes as one complex array if they share a message."""
         return in_complex(function, block) if self.lossy else jax.tree.map(function, block)
 
 
