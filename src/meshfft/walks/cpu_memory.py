@@ -11,12 +11,11 @@ from ..numerics.tiles import in_loop
 from ..steps import Step
 
 ALIGNED = 512  # bytes lost to alignment
-_Pairs = Sequence[tuple[Step, Layout]]  # steps, each with the layout before it
 
 
 @dataclasses.dataclass(frozen=True)
-class _Memory:
-    pairs: _Pairs
+class Memory:
+    pairs: Sequence[tuple[Step, Layout]]  # steps, each with the layout before it
     reals: Sequence[bool]  # before each step, and at the end
     scaled: bool  # the result is
     real: int  # bytes of a real number
@@ -140,19 +139,16 @@ class _Memory:
             return 0
         return self.real * math.prod(at.block[step.dims[-1]] for at in (layout, step.after(layout)))
 
-
-def counted(
-    pairs: _Pairs, reals: Sequence[bool], scale: float, real: int, works: Sequence[Work], blocks: Sequence[int]
-) -> tuple[Work, ...]:
-    """The works, with all bytes that coexist."""
-    memory, done, crowd = _Memory(pairs, reals, scale != 1, real, works, blocks), list[Work](), 0
-    for j, work in enumerate(works):
-        after = memory.step(j + 1)
-        nbytes = work.peak_bytes + memory.beside(j) + (work.sent_on_bytes if after and after.sends else 0)
-        if work.matrix_flops and not memory.in_loop(j):  # a third of another ring's matrices
-            nbytes += crowd // 3 * (work.parts > 2)
-            crowd = max(crowd, work.peak_bytes)
-        matrices = sum(map(memory.matrix, range(j + 1, len(pairs)))) if work.all_to_alls else 0
-        nbytes = int(min(nbytes, memory.most(j))) + memory.gaps(j) + memory.cleared(j) + matrices
-        done.append(dataclasses.replace(work, peak_bytes=nbytes))
-    return tuple(done)
+    def counted(self) -> tuple[Work, ...]:
+        """The works, with all bytes that coexist."""
+        done, crowd = list[Work](), 0
+        for j, work in enumerate(self.works):
+            after = self.step(j + 1)
+            nbytes = work.peak_bytes + self.beside(j) + (work.sent_on_bytes if after and after.sends else 0)
+            if work.matrix_flops and not self.in_loop(j):  # a third of another ring's matrices
+                nbytes += crowd // 3 * (work.parts > 2)
+                crowd = max(crowd, work.peak_bytes)
+            matrices = sum(map(self.matrix, range(j + 1, len(self.pairs)))) if work.all_to_alls else 0
+            nbytes = int(min(nbytes, self.most(j))) + self.gaps(j) + self.cleared(j) + matrices
+            done.append(dataclasses.replace(work, peak_bytes=nbytes))
+        return tuple(done)

@@ -23,7 +23,7 @@ from ..numerics.dtypes import Error, unit_of
 from ..numerics.split_complex import Block, in_planes, resize_each, split
 from ..steps import Step
 from ..steps.base import Chunked, Takes, reached, slot_of
-from . import cpu_memory
+from .cpu_memory import Memory
 
 FINEST = 8  # chunks may be this many times smaller than those kept
 MATCHED_BYTES = 2**21  # least bytes of a block with chunks of one size
@@ -77,7 +77,7 @@ class Walk:
         blocks = [math.prod(at.block) * size for at, size in zip(self.layouts, sizes, strict=True)]
         works = [step.work(at, size, chip) for (step, at), size in zip(self.pairs, sizes, strict=False)]
         if chip.cached:
-            return cpu_memory.counted(self.pairs, self.reals, self.scale, itemsize // 2, works, blocks)
+            return Memory(self.pairs, self.reals, self.scale != 1, itemsize // 2, works, blocks).counted()
         held = [blocks[-1] * (chip.side == 1 and work.hops > 0) for work in works[:-1]] + [0]
         wastes = itertools.pairwise(chip.waste(at.block) for at in self.layouts)
         beside = zip(works, held, map(max, wastes), strict=False)
