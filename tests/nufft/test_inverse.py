@@ -136,6 +136,18 @@ def test_plans_of_the_sum(x64: None) -> None:
     assert found.condition == pytest.approx(np.linalg.cond(matrix), rel=0.05)
 
 
+@pytest.mark.more
+@pytest.mark.parametrize("off", [False, True])
+def test_samples_of_64_bits_solved_in_32(off: bool, x64: None) -> None:
+    """Catches a plan that does not know of the precision asked for, and refuses samples that it would round."""
+    points, matrix = _off_the_circle((6, 8))
+    points = points if off else mf.Scattered.turns(points.in_turns)
+    x = noise((6, 8), "complex128")
+    y = matrix @ x.ravel() if off else mf.kdftn(x, points)
+    found = mf.ikdftn(y, points, s=(6, 8), precision="float32")
+    assert found.value.dtype == "complex64" and error(found.value, x) < 1e-5
+
+
 @pytest.mark.slow
 def test_systems_of_functions_and_of_plans(x64: None) -> None:
     """Catches `ikdftn` that drops radii or the ring, and a plan that solves for pixels of another origin."""

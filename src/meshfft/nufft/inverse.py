@@ -92,6 +92,7 @@ class PointsPlan(Plan):
 
     def solved(self, given: Arrays, limits: Limits, planes: bool) -> Solution:
         samples = mapped(lax.complex, *given) if len(given) == 2 else given[0]
+        samples = mapped(lambda x: x.astype(self.dtype), samples)
         right: Any = self.adjoint(samples)
         normal = self._gram()
         low, high = _extremes(normal, right)

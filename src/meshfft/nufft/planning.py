@@ -235,7 +235,7 @@ def solved_at_points(
 ) -> Solution:
     setting, dtype = request.setting, options.dtype(request.setting.dtype)
     limits.check(request.arrays, points, math.prod(sizes), setting.mesh)
-    what: dict[str, object] = {"norm": norm, "tol": LEAST_TOL[dtype.name]}
+    what: dict[str, object] = {"norm": norm, "tol": LEAST_TOL[dtype.name], "precision": options.precision}
     if off := points.log_radius is not None:
         what |= {"method": "kdft", "ring": options.ring}
     elif options.ring != "auto":
