@@ -11,7 +11,7 @@ import functools
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,11 @@ from jax.core import Tracer
 from jax.typing import DTypeLike
 
 from ..layout.placement import to_host
-from ..numerics.phases import Floats, Limbs, logarithm, of_radii, snapped
+from ..numerics.phases import Floats, Limbs, of_radii, snapped
 from ..operators.matrices import Logarithm, limbs_of
-from ..operators.points import PointValues, Unit, turns_of
+from ..operators.points import PointValues, Unit, frozen, log_of, turns_of
 from ..operators.transform import integers
 
-T = TypeVar("T")
 NEAR = 64 * math.pi  # radians; up to here division by 2 pi errs by at most 1e-14 turns
 
 
@@ -95,16 +94,13 @@ class Scattered:
         (..., d); rounding and radii near 1 as for `Points.z`.
         """
         values: Any = z if isinstance(z, Tracer) else to_host(z)
-        if isinstance(values, Tracer):
-            return Scattered(jnp.angle(values), "radians", jnp.log(jnp.abs(values)))
-        _received(np.zeros(values.shape))  # checks the shape
-        if values.dtype.kind not in "iufc":
-            raise TypeError(f"z is {values.dtype}: give complex numbers, of shape (..., d)")
-        if (values == 0).any():
-            raise ValueError(f"point {np.argwhere(values == 0)[0].tolist()} is z = 0, which has no power -n: drop it")
-        radius, angle = logarithm(values.astype(np.complex128))
-        rest = Logarithm(*map(_frozen, (angle[1], radius[1])))
-        return Scattered(_frozen(angle[0]), "radians", _frozen(snapped(radius[0])), rest)
+        if not isinstance(values, Tracer):
+            _received(np.zeros(values.shape))  # checks the shape
+            if values.dtype.kind not in "iufc":
+                raise TypeError(f"z is {values.dtype}: give complex numbers, of shape (..., d)")
+            values = values.astype(np.complex128)
+        angle, radius, rest = jax.tree.map(frozen, log_of(values))
+        return Scattered(angle, "radians", radius, rest)
 
     @staticmethod
     def field_of_view(coords: PointValues, shape: Sequence[int]) -> "Scattered":
@@ -122,7 +118,7 @@ class Scattered:
                 "the size of the image, 1 or more along each"
             )
         xp = np if isinstance(values, np.ndarray) else jnp
-        return Scattered(_frozen(values / xp.asarray(sizes, values.dtype)), "turns")
+        return Scattered(frozen(values / xp.asarray(sizes, values.dtype)), "turns")
 
     @staticmethod
     def lengths(coords: PointValues) -> "Scattered":
@@ -193,19 +189,15 @@ class Scattered:
     def __eq__(self, other: object) -> bool:
         if self is other or not isinstance(other, Scattered):
             return self is other
-        return self._key == other._key and all(map(_alike, self._leaves, other._leaves))
+        return self._key == other._key and all(map(_alike, jax.tree.leaves(self), jax.tree.leaves(other)))
 
     def __hash__(self) -> int:
         return hash(self._key)
 
-    @property
-    def _leaves(self) -> tuple[object, ...]:
-        return (self.coords, self.log_radius, *(self.rest or ()))
-
     @functools.cached_property
     def _key(self) -> tuple[object, ...]:
         """Identity of traced points, or a sum of the bits of concrete ones."""
-        return (*map(_identity, self._leaves), self.coords.shape, self.unit)
+        return (*map(_identity, jax.tree.leaves(self)), self.coords.shape, self.unit)
 
     def __repr__(self) -> str:
         off = "" if self.log_radius is None else ", off the unit circle"
@@ -235,7 +227,7 @@ def _limbs(points: Scattered, real: np.dtype) -> Logarithm[Limbs]:
 def _identity(leaf: object) -> object:
     if isinstance(leaf, np.ndarray):
         return leaf.dtype, int(_bits(leaf).sum(dtype=np.uint64))
-    return leaf if leaf is None or isinstance(leaf, jax.ShapeDtypeStruct) else id(leaf)
+    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else id(leaf)
 
 
 def _alike(leaf: object, other: object) -> bool:
@@ -258,11 +250,10 @@ def _with_radius(coords: Floats, unit: Unit, radius: PointValues | None) -> Scat
         raise TypeError(f"radius is {given.dtype}: give positive real numbers")
     parts = of_radii(given)
     try:
-        high, low = (np.array(np.broadcast_to(part, coords.shape)) for part in parts)
+        high, low = (frozen(np.array(np.broadcast_to(part, coords.shape))) for part in parts)
     except ValueError:
         raise ValueError(f"radius has shape {given.shape}: give one that broadcasts to {coords.shape}") from None
-    rest = Logarithm(_frozen(np.zeros(coords.shape)), _frozen(low))
-    return Scattered(coords, unit, _frozen(snapped(high)), rest)
+    return Scattered(coords, unit, snapped(high), Logarithm(frozen(np.zeros(coords.shape)), low))
 
 
 def _received(coords: PointValues) -> Floats:
@@ -282,13 +273,7 @@ def _received(coords: PointValues) -> Floats:
     if not np.isfinite((values.min(initial=0.0), values.max(initial=0.0))).all():
         at = np.argwhere(~np.isfinite(values))[0]
         raise ValueError(f"point {tuple(map(int, at[:-1]))} has coordinate {values[tuple(at)]}: drop it")
-    return _frozen(values)
-
-
-def _frozen(values: T) -> T:
-    if isinstance(values, np.ndarray):
-        values.flags.writeable = False
-    return values
+    return frozen(values)
 
 
 def _like_radians(values: np.ndarray) -> bool:

@@ -9,7 +9,7 @@ their logarithms in two; traced ones in their type.
 import dataclasses
 import operator
 from collections.abc import Sequence
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from ..numerics.phases import Floats, Limbs, finite, logarithm, of_radians, of_r
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 from .transform import is_integer
 
-F = TypeVar("F", bound=Floats | None)
+F = TypeVar("F")
 Unit = Literal["turns", "radians"]
 PointValues = ArrayLike | Sequence[object]
 SCATTERED = (
@@ -83,13 +83,7 @@ class Points:
         The rounding of z, 1e-16 in complex128, is multiplied by n: pass turns
         or radians instead. Radii are 1 if all are within 8e-16 of 1.
         """
-        values = _flat(_received(z, complex_too=True))
-        if not isinstance(values, np.ndarray):
-            return _kept(jnp.angle(values), jnp.log(jnp.abs(values)), "radians")
-        if (values == 0).any():
-            raise ValueError(f"point {np.argmax(values == 0)} is z = 0, which has no power -n: drop it")
-        radius, angle = logarithm(values)
-        return _kept(angle[0], snapped(radius[0]), "radians", Logarithm(angle[1], radius[1]))
+        return _kept("radians", *log_of(_flat(_received(z, complex_too=True))))
 
     @staticmethod
     def zoom(f0: float | Array, f1: float | Array, m: int) -> "Points":
@@ -111,20 +105,17 @@ class Points:
             raise ValueError(f"chirp has a = {a}, w = {w}: neither may be 0")
         if traced:
             (t, r), (turned, grown) = ((jnp.angle(v) / (2 * np.pi), jnp.log(jnp.abs(v))) for v in (a, w))
-            return _kept(_line(t, -turned, m), _line(r, -grown, m), "turns")
+            return _kept("turns", _line(t, -turned, m), _line(r, -grown, m))
         radius, angle = spiral(a, w, m)
         off = snapped(np.log(np.abs(np.array([a, w])))) is not None
-        return _kept(angle[0], radius[0] if off else None, "radians", Logarithm(angle[1], radius[1]))
+        return _kept("radians", angle[0], radius[0] if off else None, Logarithm(angle[1], radius[1]))
 
     @property
     def settled(self) -> "Points":
         """The points, with JAX's concrete arrays copied to the host."""
-        leaves = (self.angle, self.log_radius)
-        if self.known or any(isinstance(leaf, Tracer) for leaf in leaves):
+        if self.known or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(self)):
             return self
-        angle, radius = (None if leaf is None else _frozen(to_host(leaf).astype(np.float64)) for leaf in leaves)
-        rest = self.rest and Logarithm(*(to_host(jnp.asarray(leaf)).astype(np.float64) for leaf in self.rest))
-        return Points(angle, radius, self.unit, self.size, rest)
+        return jax.tree.map(lambda leaf: frozen(to_host(leaf).astype(np.float64)), self)
 
     @property
     def known(self) -> bool:
@@ -172,8 +163,8 @@ class Points:
 
     @property
     def _key(self) -> tuple[object, ...]:
-        leaves = (self.angle, self.log_radius, *(self.rest or ()))
-        return (*(leaf.tobytes() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves), self.unit, self.size)
+        leaves = (leaf.tobytes() if isinstance(leaf, np.ndarray) else leaf for leaf in jax.tree.leaves(self))
+        return (*leaves, self.unit, self.size)
 
     def __repr__(self) -> str:
         if self.angle is None:
@@ -190,35 +181,44 @@ def turns_of(radians: Floats) -> Floats:
     return high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96
 
 
+def log_of(z: Floats) -> tuple[Floats, Floats | None, Logarithm[Floats] | None]:
+    """Angles and log radii of nonzero points and, on the host, what these lose as float64."""
+    if not isinstance(z, np.ndarray):
+        return jnp.angle(z), jnp.log(jnp.abs(z)), None
+    if (z == 0).any():
+        at = ", ".join(map(str, np.argwhere(z == 0)[0]))
+        raise ValueError(f"point {at} is z = 0, which has no power -n: drop it")
+    radius, angle = logarithm(z)
+    return angle[0], snapped(radius[0]), Logarithm(angle[1], radius[1])
+
+
+def frozen(values: F) -> F:
+    """The values, which nobody can change under a plan."""
+    if isinstance(values, np.ndarray):
+        values.flags.writeable = False
+    return values
+
+
 def _points(angle: PointValues, radius: PointValues | None, unit: Unit) -> Points:
     values = _flat(_received(angle, complex_too=False))
-    log_radius, low = _logarithm(radius)
-    if log_radius is not None and log_radius.shape != values.shape:
-        if log_radius.ndim != 0:
-            raise ValueError(f"there are {log_radius.shape} radii for {values.shape} angles: give one, or one for each")
-        log_radius = (np if isinstance(log_radius, np.ndarray) else jnp).broadcast_to(log_radius, values.shape)
-    rest: Logarithm[Floats] | None = None
-    if low is not None:
-        rest = Logarithm(np.zeros(values.shape), np.broadcast_to(low, values.shape))
-    return _kept(values, log_radius, unit, rest)
+    if radius is None:
+        return _kept(unit, values, None)
+    given = _received(radius, complex_too=False)
+    if given.shape not in ((), values.shape):
+        raise ValueError(f"there are {given.shape} radii for {values.shape} angles: give one, or one for each")
+    if not isinstance(given, np.ndarray):
+        return _kept(unit, values, jnp.broadcast_to(jnp.log(given), values.shape))
+    high, low = (np.broadcast_to(part, values.shape) for part in of_radii(given))
+    return _kept(unit, values, high, Logarithm(np.zeros(values.shape), low))
 
 
-def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[Floats] | None = None) -> Points:
-    """Points from copies of the arrays, which nobody can change under a plan."""
-    kept = rest and Logarithm(finite(_frozen(rest.angle)), finite(_frozen(rest.radius)))
-    return Points(_frozen(finite(angle)), _frozen(log_radius), unit, int(angle.shape[0]), kept)
+def _kept(unit: Unit, angle: Floats, log_radius: Floats | None, rest: Logarithm[Floats] | None = None) -> Points:
+    rest = jax.tree.map(lambda leaf: frozen(finite(leaf)), rest)
+    return Points(frozen(finite(angle)), frozen(log_radius), unit, int(angle.shape[0]), rest)
 
 
 def _extent(values: object) -> str:
     return f"{values.min():.6g} to {values.max():.6g}" if isinstance(values, np.ndarray) else "unknown"
-
-
-def _frozen(values: F) -> F:
-    if not isinstance(values, np.ndarray):
-        return values
-    kept = values.copy()
-    kept.setflags(write=False)
-    return cast(F, kept)
 
 
 def _count(name: str, many: object) -> int:
@@ -238,17 +238,6 @@ def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
             raise ValueError(f"{name} has {key} = {value}, which is not finite: give a finite number")
     check_held(4 * 8 * m, f"{name} has m = {m} points, which", "give fewer points")
     return m
-
-
-def _logarithm(radius: PointValues | None) -> tuple[Floats | None, np.ndarray | None]:
-    """The natural logarithm of radii, and its rounding error on the host."""
-    if radius is None:
-        return None, None
-    values = _received(radius, complex_too=False)
-    if not isinstance(values, np.ndarray):
-        return jnp.log(values), None
-    high, low = of_radii(values)
-    return np.asarray(high), low  # NumPy makes a number of a single radius
 
 
 def _received(values: PointValues, complex_too: bool) -> Floats:
