@@ -23,10 +23,9 @@ from jax.sharding import PartitionSpec
 from ...layout.elements import cleared
 from ...layout.layout import Cuts, Layout, shift
 from ...layout.placement import local_slice
-from ...numerics import phases
 from ...numerics.phases import Limbs
 from ...numerics.split_complex import B, Block, Planes, in_complex
-from ...operators.matrices import Logarithm, limbs_of
+from ...operators.matrices import Logarithm, Samples, limbs_of
 from ...steps.base import Takes, names
 
 T = TypeVar("T")
@@ -142,14 +141,10 @@ class Coordinates(NamedTuple):
 
     def phases(self, sign: int, dim: int, start: Array | int, size: int) -> Planes:
         """V[point, n] of one dimension for `size` positions n from `start`."""
-        n = (start + jnp.arange(size, dtype=jnp.int32)).astype(jnp.uint32)
-        turns = phases.times(n[None, :], tuple(limb[dim][:, None] for limb in self.limbs))
-        planes = tuple(part + self.lost[:, None] for part in phases.circle(turns, sign, self.lost.dtype))
-        if self.radius is None:
-            return planes
-        grown = phases.times(n[None, :], tuple(limb[dim][:, None] for limb in self.radius))
-        radius = phases.power_of_two(phases.negative(grown), self.lost.dtype)
-        return tuple(radius * part for part in planes)
+        n, matrix = start + jnp.arange(size, dtype=jnp.int32), Samples(self.size, size, conjugated=sign > 0)
+        along = jax.tree.map(lambda limb: limb[dim], Logarithm(self.limbs, self.radius))
+        planes = matrix.block(along, jnp.arange(self.size), n, self.lost.dtype)
+        return tuple(part + self.lost[:, None] for part in planes)
 
     def part(self, start: Array | int, size: int) -> "Coordinates":
         return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, x.ndim - 1), self)

@@ -28,7 +28,7 @@ from ...numerics.dtypes import Dot, Error, added_error, real_dtype
 from ...numerics.products import TERMS, Sums, planes_of, product
 from ...numerics.split_complex import Block, Planes, like, split
 from ...numerics.tiles import equal_error
-from ...operators.matrices import Logarithm
+from ...operators.matrices import Logarithm, Samples
 from ...steps.base import Slope, names
 from ...steps.problem import Numbers
 from ...steps.sends import Wired, hops
@@ -168,14 +168,12 @@ class RingPoints(CoordinateStep, Wired):
         """d c_j = sum over dimensions m of (sign 2 pi i d k_jm - d log r_jm) times the values of n_m x[n]."""
         assert isinstance(change, Logarithm)
         image, values = self.ends(layout)
-        turn, pairs = self.sign * (2 * np.pi if self.unit == "turns" else 1.0), list[Slope]()
+        batch, pairs = tuple(range(values.ndim - self.points.ndim)), list[Slope]()
+        every = Samples(0, 0, self.unit, conjugated=self.sign > 0).slope(change)  # of any size
         for j, dim in enumerate(self.along):
             n = local_slice(image.positions(dim).astype(change.angle.dtype), 0, image.cuts[dim], mapped)
             along: Planes = (jnp.asarray(n).reshape(line_shape(dim, image.ndim)),)
-            batch = tuple(range(values.ndim - self.points.ndim))
-            angle = jnp.expand_dims(change.angle[j] * turn, batch)
-            radius = jnp.zeros_like(angle) if change.radius is None else -jnp.expand_dims(change.radius[j], batch)
-            slope = (radius, angle)
+            slope = tuple(jnp.expand_dims(part[j], batch) for part in every)
             pairs.append(Slope(slope, self, along) if self.transposed else Slope(along, self, slope))
         return pairs
 
