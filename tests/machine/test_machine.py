@@ -25,7 +25,7 @@ from meshfft.plans.planning import ranked
 from meshfft.plans.request import Setting
 from meshfft.plans.table import machine_words
 from meshfft.steps import RingDense
-from meshfft.steps.problem import Problem
+from meshfft.steps.problem import Options, Problem
 from meshfft.walks.choice import find_walk
 from meshfft.walks.walk import Walk
 
@@ -264,7 +264,7 @@ def test_float64_of_tpus_is_made_of_slices(x64: None) -> None:
     with pytest.raises(ValueError, match=r"v3 spreads no points in float64: sum by slices, with mf\.kdftn"):
         mf.scattered_plan((64, 64), points, mesh=AbstractMesh((8,), ("x",)), topology="v3:2x2", dtype="complex128")
     start, machine = from_spec((64, 64), {}, None), Machine(CHIPS["v5e"])
-    dots = products(Setting(start, None, machine, np.dtype("complex128")), None, "kdft")[1]
+    dots = products(Setting(start, None, machine, np.dtype("complex128")), Options("kdft"))[1]
     assert dots == (Dot("int8x7", 4, "int8"), Dot("int8x7", 3, "int8"))
     assert mf.plan((64, 64), topology="h100:8", dtype="complex128").dtype == np.complex128
 

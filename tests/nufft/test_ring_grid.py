@@ -21,9 +21,9 @@ from meshfft.layout.padded_array import stored_of
 from meshfft.nufft.planning import plan_to_points
 from meshfft.nufft.problem import problem_of
 from meshfft.nufft.steps.point_step import located
-from meshfft.numerics.dtypes import complex_dtype, dots_of
 from meshfft.numerics.phases import of_turns, times
 from meshfft.plans.request import read
+from meshfft.steps.problem import Options
 
 # name: (shape, points, mesh, spec, tolerance, type)
 TABLE = {
@@ -49,8 +49,7 @@ def test_values_and_their_adjoint(name: str, capacity: float | None, x64: None) 
 
     def both(a: Array, k: Array) -> Any:
         points, setting = mf.Scattered.turns(k), read(a, spec).setting
-        how = (complex_dtype(setting.dtype, None), dots_of(setting.dtype, None, None), options)
-        plans.append(plan_to_points(problem_of(setting, setting.start, points, None, *how)))
+        plans.append(plan_to_points(problem_of(setting, points, None, Options(order="any"), **options)))
         y, pull = jax.vjp(lambda a: mf.nufftn(a, points, spec=spec, **options), a)
         return y, pull(y)[0]
 

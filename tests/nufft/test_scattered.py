@@ -16,8 +16,8 @@ from meshfft.layout.layout import from_spec
 from meshfft.machine import topology as machine
 from meshfft.nufft.planning import plan_to_points
 from meshfft.nufft.problem import problem_of
-from meshfft.numerics.dtypes import dots_of
 from meshfft.plans.request import Setting
+from meshfft.steps.problem import Options
 
 KINDS = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}
 
@@ -422,8 +422,8 @@ def test_small_images_are_summed_directly_where_that_is_cheaper() -> None:
     where = machine.placed(tpu, (2, 2), ("x", "y"))
     for size, dense in ((16, True), (1024, False)):
         start = from_spec((size, size), {"x": 2, "y": 2}, P("x", "y"))
-        some, dots = mf.Scattered.turns(points(size * size, 2)), dots_of(single, None, None)
-        problem = problem_of(Setting(start, mesh, where, single), start, some, None, single, dots, {"tol": 1e-3})
+        some = mf.Scattered.turns(points(size * size, 2))
+        problem = problem_of(Setting(start, mesh, where, single), some, None, Options(order="any"), tol=1e-3)
         assert ("dense ring" in plan_to_points(problem).name) == dense
     real, k, x = meshed({"x": 2, "y": 4}), points(64, 2), noise((8, 8))
     stored = mf.shard(x, real, P("x", "y"))

@@ -16,8 +16,9 @@ from reference import error, mesh, noise
 import meshfft as mf
 from meshfft.inspect.hlo import every_collective, program_of
 from meshfft.nufft.planning import plan_to_points
-from meshfft.nufft.problem import problem_of, products
+from meshfft.nufft.problem import problem_of
 from meshfft.plans.request import read
+from meshfft.steps.problem import Options
 
 SHAPE, POINTS = (40, 24), 4096
 WAYS: dict[str, dict[str, Any]] = {
@@ -60,13 +61,13 @@ def test_a_lossy_wire_is_narrower_and_within_its_bound(name: str, back: bool) ->
     tables = POINTS * 2 * 8 * how.get("capacity", 0) / 4  # cells and offsets of points that are sent
     assert 0.5 <= (sent["int16"] - tables) / (sent["exact"] - tables) <= 0.58
     request = read(mf.shard(a, where, spec))
-    what = {"tol": 1e-5, "wire": "int16", **how}
+    options = Options(order="any", wire="int16")
+    options = options._replace(**{name: value for name, value in how.items() if name != "capacity"})
     points = mf.Scattered.turns(jnp.asarray(k)) if traced else mf.Scattered.turns(k)
-    precise = products(request.setting, None)
 
     def bound(k: Any) -> float:
         at = mf.Scattered.turns(k) if traced else points
-        plan = plan_to_points(problem_of(request.setting, request.setting.start, at, None, *precise, what))
+        plan = plan_to_points(problem_of(request.setting, at, None, options, tol=1e-5, capacity=how.get("capacity")))
         return (plan.walk.adjoint() if back else plan.walk).error(8)
 
     printed = list[float]()

@@ -11,9 +11,9 @@ from reference import error, mesh, noise
 import meshfft as mf
 from meshfft.nufft.planning import plan_to_points
 from meshfft.nufft.problem import problem_of
-from meshfft.numerics.dtypes import dots_of
 from meshfft.numerics.phases import host_roots
 from meshfft.plans.request import read
+from meshfft.steps.problem import Options
 
 CONSTANT = 1.96949  # 128 of it, added up one by one in float32, are off by 1.9e-6
 
@@ -94,9 +94,8 @@ def test_sums_at_scattered_points(back: bool) -> None:
     points, value = mf.Scattered.turns(np.zeros((65536 if back else 16, 2))), np.complex64(1.8824329)
     x = np.full(65536 if back else (64, 64), value)
     y = mf.nufftn_adjoint(x, points, (4, 4), method="kdft") if back else mf.nufftn(x, points, method="kdft")
-    setting, dtype = read(np.zeros((4, 4) if back else (64, 64), np.complex64)).setting, np.dtype("complex64")
-    how = (dtype, dots_of(dtype, None, None), {"method": "kdft"})
-    plan = plan_to_points(problem_of(setting, setting.start, points, None, *how))
+    setting = read(np.zeros((4, 4) if back else (64, 64), np.complex64)).setting
+    plan = plan_to_points(problem_of(setting, points, None, Options("kdft")))
     stated = plan.walk.adjoint().error(8) if back else plan.error
     assert error(np.asarray(y), np.full(y.shape, complex(value) * x.size)) <= stated
 

@@ -23,7 +23,7 @@ from ..plans.request import Setting, read
 from .plan import ScatteredPlan
 from .planning import plan_to_points, scattered_plan_for
 from .points import Scattered, known_kind
-from .problem import brought, problem_of, problem_of_values, products
+from .problem import brought, problem_of
 
 
 @with_options
@@ -203,11 +203,9 @@ def scattered_plan(
     if options.method == "kdft":
         raise ValueError("method 'kdft' is the sum itself, which places no points: use mf.plan(shape, points=points)")
     start, given = laid_out(shape, mesh, how.get("spec")), np.dtype(dtype)
-    settings = [Setting(start, mesh, machine, given) for machine in machines(mesh, topology)]
-    what = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "slack": slack, "balance": balance}
-    what |= options.planned._asdict()
-    precise = products(settings[0], options.precision, options.method)
-    problems = (problem_of(setting, start, points, axes, *precise, what) for setting in settings)
+    what = dict[str, Any](tol=tol, sigma=sigma, norm=norm, origin=origin, slack=slack, balance=balance)
+    settings = (Setting(start, mesh, machine, given) for machine in machines(mesh, topology))
+    problems = (problem_of(setting, points, axes, options, **what) for setting in settings)
     return min(map(scattered_plan_for, problems), key=lambda plan: plan.seconds or 0.0)
 
 
@@ -223,12 +221,7 @@ def _transformed(
     options = options_of(how, FieldHow)._replace(order=order)
     check_options(options)
     request, points = read(a, how.get("spec")), known_kind(points)
-    precise = products(request.setting, options.precision, options.method)
-    given = (axes, *precise, what | options.planned._asdict(), options.out_spec)
-    if sizes is None:
-        problem = problem_of(request.setting, request.setting.start, points, *given)
-    else:
-        problem = problem_of_values(request.setting, points, sizes, *given)
+    problem = problem_of(request.setting, points, axes, options, sizes, **what)
     plan = plan_to_points(problem)
     check_reached(options.precision, plan.error, problem.wires.remedy)
     if sizes is None:

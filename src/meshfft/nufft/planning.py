@@ -35,7 +35,7 @@ from .inverse import Limits, PointsPlan
 from .plan import ScatteredPlan
 from .points import Scattered, anywhere
 from .post_transform import PostTransform, to_grid, values_layout
-from .problem import ScatteredProblem, axes_of_cuts, brought, points_layout, problem_of, problem_of_values
+from .problem import ScatteredProblem, axes_of_cuts, brought, points_layout, problem_of
 from .steps import Deconvolve, RingPoints, TileBalance
 from .steps.known_points import exchange_of
 
@@ -108,7 +108,7 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
         load=load,
         slots=order,
         window_alone=_window_alone(post, walk.end, *what),
-        remake=functools.partial(_remade, problem),
+        remake=lambda **changes: scattered_plan_for(problem._replace(**changes)),
     )
 
 
@@ -142,10 +142,6 @@ def _from_image(walk: Walk, post: PostTransform, behind: tuple[Step, ...]) -> Wa
     problem = post.problem
     steps = (Deconvolve(problem.dims, post.grid, post.window), *walk.steps, *behind)
     return Walk(walk.start, steps, problem.scale, walk.planes)
-
-
-def _remade(problem: ScatteredProblem, **changes: object) -> ScatteredPlan:
-    return scattered_plan_for(problem._replace(**changes))  # type: ignore[arg-type]
 
 
 def _traced_plan(problem: ScatteredProblem) -> PointsPlan:
@@ -213,14 +209,11 @@ def sum_plan(
 ) -> Plan:
     """A plan of the sum itself, for `kdftn`."""
     check_options(options)
-    spec = options.out_spec
-    dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, setting.machine.chip)
-    what = {"norm": norm, **options.planned._asdict(), "method": "kdft"}
-    problem = problem_of(setting, setting.start, points, axes, dtype, dots, what, spec)
+    problem = problem_of(setting, points, axes, options._replace(method="kdft"), norm=norm)
     plan = plan_to_points(problem)
     check_reached(options.precision, plan.error, problem.wires.remedy)
-    check_blocks(plan.out_layout, real_dtype(dtype).itemsize, setting.room, "the result")
-    _check_known(setting, plan.out_layout, spec)
+    check_blocks(plan.out_layout, real_dtype(problem.dtype).itemsize, setting.room, "the result")
+    _check_known(setting, plan.out_layout, options.out_spec)
     return plan
 
 
@@ -233,15 +226,13 @@ def solved_at_points(
     options: Options,
     limits: Limits,
 ) -> Solution:
-    setting, dtype = request.setting, options.dtype(request.setting.dtype)
+    setting, off = request.setting, points.log_radius is not None
     limits.check(request.arrays, points, math.prod(sizes), setting.mesh)
-    what: dict[str, object] = {"norm": norm, "tol": LEAST_TOL[dtype.name], "precision": options.precision}
-    if off := points.log_radius is not None:
-        what |= {"method": "kdft", "ring": options.ring}
-    elif options.ring != "auto":
+    if not off and options.ring != "auto":
         raise ValueError(f"ring is {options.ring!r}, and FFTs solve at points on the unit circle: leave it out")
-    how = (dtype, options.dots(setting.dtype, setting.machine.chip), what, options.out_spec)
-    problem = problem_of_values(setting, points, sizes, axes, *how)
+    options = options._replace(method="kdft" if off else "auto", order="any")
+    tol = LEAST_TOL[options.dtype(setting.dtype).name]
+    problem = problem_of(setting, points, axes, options, sizes, norm=norm, tol=tol)
     plan = ring_plan(problem) if off else scattered_plan_for(problem)
     return plan.solved(brought(request, plan.out_layout).arrays, limits, request.planes)
 

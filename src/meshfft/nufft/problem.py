@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,10 +17,9 @@ from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
 from ..layout.storage import stored_on
 from ..machine.machine import Machine
-from ..numerics.dtypes import Dot, Precision, complex_dtype, real_dtype
+from ..numerics.dtypes import Dot, real_dtype
 from ..operators.operands import OperandSource
 from ..operators.transform import Transform, check_known, check_once, dims_of, factor, is_integer
-from ..plans.options import chosen
 from ..plans.request import Request, Setting
 from ..steps.problem import Options
 from ..walks.choice import recut
@@ -85,52 +84,39 @@ class ScatteredProblem(NamedTuple):
         return walk, Transform((), (), walk.scale), *how, sources
 
 
-def products(setting: Setting, precision: Precision, method: str = "auto") -> tuple[np.dtype, tuple[Dot, ...]]:
+def products(setting: Setting, options: Options) -> tuple[np.dtype, tuple[Dot, ...]]:
     """Raises ValueError for float64 on a TPU, whose kernels have none."""
-    dtype, chip = complex_dtype(setting.dtype, precision), setting.machine.chip
-    if chip.unit and dtype.itemsize == 16 and method != "kdft":
+    dtype, chip = options.dtype(setting.dtype), setting.machine.chip
+    if chip.unit and dtype.itemsize == 16 and options.method != "kdft":
         remedy = "sum by slices, with mf.kdftn(image, points), mf.plan(shape, points=points) or method='kdft'"
         raise ValueError(f"{chip.name} spreads no points in float64: {remedy}; or use precision='float32'")
-    return dtype, Options(precision=precision).dots(setting.dtype, chip)
+    return dtype, options.dots(setting.dtype, chip)
 
 
 def problem_of(
     setting: Setting,
-    start: Layout,
     points: Scattered,
     axes: Sequence[int] | None,
-    dtype: np.dtype,
-    dots: tuple[Dot, ...],
-    options: Mapping[str, Any],
-    out_spec: Spec | None = None,
+    options: Options,
+    sizes: tuple[int, ...] | None = None,
+    **what: Any,
 ) -> ScatteredProblem:
-    mesh, points = setting.mesh, known_kind(points).settled
+    """`setting` is that of the image or, with the `sizes` of an image, that of values at the points."""
+    precise, mesh, spec, points = products(setting, options), setting.mesh, options.out_spec, known_kind(points).settled
+    start = setting.start if sizes is None else _image_layout(setting, points, sizes, axes, spec)
     dims = _transformed(start.ndim, axes, points)
     if list(dims) != sorted(dims):
         points = jax.tree.map(lambda leaf: leaf[..., np.argsort(dims)], points)
-    plain = {name: plain_number(value) for name, value in options.items()}
-    what = (start, tuple(sorted(dims)), points, mesh, setting.machine, dtype, dots)
-    how = {name: plain.pop(name) for name in Options._fields if name in plain}
-    problem = ScatteredProblem(*what, options=chosen({"order": "any", **how}), **plain)
+    plain = {name: plain_number(value) for name, value in what.items()}
+    place = (start, tuple(sorted(dims)), points, mesh, setting.machine)
+    problem = ScatteredProblem(*place, *precise, options=options.planned, **plain)
     _check(problem)
-    if out_spec is None:
+    if sizes is not None:
+        return problem._replace(values=setting.start)
+    if spec is None:
         return problem
     natural = problem.batch + points_layout(points.shape, axes_of_cuts(problem.start, problem.dims), mesh)
-    return problem._replace(values=recut(natural, out_spec, axis_sizes(mesh)))
-
-
-def problem_of_values(
-    setting: Setting,
-    points: Scattered,
-    sizes: tuple[int, ...],
-    axes: Sequence[int] | None,
-    dtype: np.dtype,
-    dots: tuple[Dot, ...],
-    options: Mapping[str, Any],
-    out_spec: Spec | None = None,
-) -> ScatteredProblem:
-    image = _image_layout(setting, points, sizes, axes, out_spec)
-    return problem_of(setting, image, points, axes, dtype, dots, {**options, "values": setting.start})
+    return problem._replace(values=recut(natural, spec, axis_sizes(mesh)))
 
 
 def plain_number(value: Any) -> Any:

@@ -21,6 +21,7 @@ from ...layout.padded_array import AnyArray, Transformed, padded, stored_of
 from ...layout.placement import to_host
 from ...plans.execute import moved
 from ...plans.request import Request, Setting, formed, on_arrays, on_seen_arrays, read
+from ...steps.problem import Options
 from ...walks.walk import Walk
 from ..grid.window import LEAST_TOL
 from ..planning import ring_plan
@@ -124,7 +125,7 @@ def _summed(
     start = setting.start
     if start.shape[-len(lengths.shape) :] != lengths.shape:
         raise ValueError(f"the values have shape {start.shape}, the positions {lengths.shape}: give one for each")
-    dtype, dots = products(setting, precision)
+    dtype, dots = products(setting, Options(precision=precision))
     what = (setting.mesh, setting.machine, dtype, dots)
     if lengths.size == 0 or frequencies.size == 0:  # a sum of nothing, or at no frequency
         dims = tuple(range(start.ndim - len(lengths.shape), start.ndim))
