@@ -2,13 +2,15 @@
 
 import itertools
 import math
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from meshfft.layout.layout import Layout, even_cuts
-from meshfft.nufft.grid.balance import Lent, lend
+from meshfft.nufft.grid.balance import Lent, appended, lend
 from meshfft.nufft.grid.binning import Placed, Tables, loads, place
 from meshfft.nufft.grid.form import Form
 from meshfft.nufft.grid.window import Window, fitted, window
@@ -143,12 +145,12 @@ def test_loads_are_estimated_from_a_sample() -> None:
     turns = np.stack([np.outer(np.cos(angle), radius), np.outer(np.sin(angle), radius)], -1).reshape(-1, 2)
     grid, form = blocks((128, 256), (4, 4)), form_of(window(1e-2, 2.0, 2, C64), 1, (8, 8), 16)
     placed = place(turns, (32, 64), grid, form, C64)
-    estimate = loads(turns, grid, 4, 1)
+    estimate = loads(turns, grid, form)
     assert estimate.sum() == pytest.approx(len(turns))
     assert np.abs(estimate - placed.load).max() < 0.05 * placed.load.max()
     few = turns[:5000]
     placed = place(few, (32, 64), grid, form, C64)
-    assert (loads(few, grid, 4, 1) == placed.load).all()
+    assert (loads(few, grid, form) == placed.load).all()
 
 
 def _radial(spokes: int, samples: int) -> np.ndarray:
@@ -198,13 +200,13 @@ def test_loads_are_balanced_in_few_rounds(turns: np.ndarray, n: int, parts: tupl
     lent = lend(placed, 4, tuple(2 * n // p + 3 for p in parts))
     mean, devices = placed.tables.count.mean(), math.prod(parts)
     assert placed.tables.count.max() / mean == pytest.approx(before, rel=0.1)
-    assert lent.load.sum() == placed.tables.count.sum() and lent.load.max() <= 1.15 * mean
-    assert (lent.tables.count == lent.load).all()
+    count = lent.tables.count
+    assert count.sum() == placed.tables.count.sum() and count.max() <= 1.15 * mean
     assert len(np.unique(lent.order)) == len(turns)
-    for pairs, start in lent.rounds:
+    for pairs, _ in lent.rounds:
         senders, receivers = zip(*pairs, strict=True)
         assert len({*senders, *receivers}) == 2 * len(pairs)
-        assert start.shape[0] == devices and start.dtype == np.int32
+    assert lent.start.shape[:2] == (devices, sum(tiles for _, tiles in lent.rounds)) and lent.start.dtype == np.int32
     assert len(lent.rounds) <= before + 2  # a helper takes on a mean load at the most
 
 
@@ -239,26 +241,30 @@ def _spread(
     return block
 
 
+def _sent(lent: Lent, shape: tuple[int, ...], cells: tuple[int, ...]) -> Iterator[tuple[int, int, Any, Any]]:
+    """Sender, receiver and both places of every tile."""
+    first, (_, at) = 0, appended(lent.start.shape[1], cells, shape)
+    for pairs, tiles in lent.rounds:
+        for tile, (sender, receiver) in itertools.product(range(first, first + tiles), pairs):
+            yield sender, receiver, lent.start[sender, tile], at[tile] + [shape[0], *[0] * (len(shape) - 1)]
+        first += tiles
+
+
 def _with_tiles(lent: Lent, blocks: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:
     """Every device's block with the tiles behind it that it receives."""
-    wide = np.concatenate([blocks, np.zeros((len(blocks), lent.rows, *blocks.shape[2:]), complex)], 1)
-    places = iter(lent.at)
-    for pairs, start in lent.rounds:
-        into = [next(places) for _ in range(start.shape[1])]
-        for sender, receiver in pairs:
-            for s, at in zip(start[sender], into, strict=True):
-                wide[receiver][_halved(wide[receiver], at, cells)] = blocks[sender][_halved(blocks, s, cells)]
+    rows, _ = appended(lent.start.shape[1], cells, blocks.shape[1:])
+    wide = np.concatenate([blocks, np.zeros((len(blocks), rows, *blocks.shape[2:]), complex)], 1)
+    for sender, receiver, s, at in _sent(lent, blocks.shape[1:], cells):
+        wide[receiver][_halved(wide[receiver], at, cells)] = blocks[sender][_halved(blocks, s, cells)]
     return wide
 
 
 def _returned(lent: Lent, wide: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:
     """Blocks, with the content of tiles behind them added at its origin."""
-    blocks, places = wide[:, : wide.shape[1] - lent.rows].copy(), iter(lent.at)
-    for pairs, start in lent.rounds:
-        into = [next(places) for _ in range(start.shape[1])]
-        for sender, receiver in pairs:
-            for s, at in zip(start[sender], into, strict=True):
-                blocks[sender][_halved(blocks, s, cells)] += wide[receiver][_halved(wide, at, cells)]
+    rows, _ = appended(lent.start.shape[1], cells, wide.shape[1:])
+    blocks = wide[:, : wide.shape[1] - rows].copy()
+    for sender, receiver, s, at in _sent(lent, blocks.shape[1:], cells):
+        blocks[sender][_halved(blocks, s, cells)] += wide[receiver][_halved(wide, at, cells)]
     return blocks
 
 
@@ -277,7 +283,7 @@ def test_lent_is_unlent(turns: np.ndarray, n: int, parts: tuple[int, ...], tile:
     placed = _laid(turns, n, parts, tile, chunk, width, slack)
     shape = tuple(2 * n // p + reach - 1 for p in parts)
     lent, cells = lend(placed, reach, shape), tuple(t + reach - 1 for t in placed.tile)
-    assert lent.rounds and lent.load.max() <= 1.15 * placed.tables.count.mean() + 1
+    assert lent.rounds and lent.tables.count.max() <= 1.15 * placed.tables.count.mean() + 1
     blocks = rng.standard_normal((devices, *shape)) + 1j * rng.standard_normal((devices, *shape))
     wide = _with_tiles(lent, blocks, cells)
     unlent, both, values = [], [], rng.standard_normal(len(turns)) + 0j
@@ -303,6 +309,6 @@ def test_nothing_is_lent_where_loads_are_even() -> None:
     for turns, parts in ((np.random.default_rng(1).random((40000, 2)), (2, 2)), (np.array([[0.1, 0.2]]), (1, 1))):
         placed = _laid(turns, 32, parts, 8, 32, 4)
         lent = lend(placed, 4, (64, 64))
-        assert lent.rounds == () and lent.rows == 0
+        assert lent.rounds == ()
         assert (lent.order == placed.order).all()
         assert all((a == b).all() for a, b in zip(lent.tables, placed.tables, strict=True))

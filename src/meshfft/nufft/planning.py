@@ -84,14 +84,14 @@ def _known_plan(problem: ScatteredProblem) -> PointsPlan:
 def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> ScatteredPlan:
     points = problem.points
     LOG.info("placing %d points on the grid of a plan", points.size)
-    tables, order, balance = _working(post, walk.end)
+    tables, order, balance, starts = _working(post, walk.end)
     slots, load = tables.cell.shape[1], np.count_nonzero(tables.cell[..., 0] >= 0, 1)
-    what = (slots, post.busy(load), None if balance is None else balance[0])
+    what = (slots, post.busy(load), balance)
     owned = _from_image(walk, post, post.steps(walk.end, *what))
     if (machine := tried(owned, problem.machine, problem.dtype.itemsize)) is not problem.machine:
         return scattered_plan_for(problem._replace(machine=machine))
     in_slots = owned.end.along([owned.end.ndim - 1])
-    every: list[object] = [tables] if balance is None else [tables, balance[1]]
+    every: list[object] = [tables, *starts]
     how = (problem.machine, problem.dtype.itemsize)
     step, routes = exchange_of(order, owned.end, values_layout(problem, in_slots), len(every), *how)
     last = wired(step, owned.end, problem.machine, problem.wires)
@@ -114,18 +114,16 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
 
 def _working(
     post: PostTransform, layout: Layout
-) -> tuple[Tables[np.ndarray], np.ndarray, tuple[TileBalance, np.ndarray] | None]:
-    """Tables of points by working device, slots of points, and any tile exchange."""
+) -> tuple[Tables[np.ndarray], np.ndarray, TileBalance | None, list[np.ndarray]]:
+    """Tables of points by working device, slots of points, and any tile exchange with its operand."""
     placed, dims, halo = post.placed(layout), post.problem.dims, post.reach - 1
     if not post.balanced:
-        return placed.tables, placed.order, None
+        return placed.tables, placed.order, None, []
     lent = lend(placed, post.reach, tuple(n + halo for n in layout.along(dims).block))
     if not lent.rounds:
-        return placed.tables, placed.order, None
-    rounds = tuple((one.pairs, one.start.shape[1]) for one in lent.rounds)
-    places = tuple(tuple(map(int, at)) for at in lent.at)
-    step = TileBalance(dims, rounds, tuple(t + halo for t in placed.tile), lent.rows, places, slot=1)
-    return lent.tables, lent.order, (step, np.concatenate([one.start for one in lent.rounds], 1))
+        return placed.tables, placed.order, None, []
+    step = TileBalance(dims, lent.rounds, tuple(t + halo for t in placed.tile), slot=1)
+    return lent.tables, lent.order, step, [lent.start]
 
 
 def _window_alone(post: PostTransform, layout: Layout, slots: int, most: int, balance: TileBalance | None) -> Walk:

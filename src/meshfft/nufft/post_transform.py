@@ -25,7 +25,7 @@ from ..steps import Halo
 from ..steps.base import Step, reached
 from ..steps.problem import Ending, Options, Problem
 from ..steps.sends import wired
-from ..walks.choice import find_walk
+from ..walks.choice import find_walk, price_of
 from ..walks.walk import Walk
 from .grid.balance import GOAL
 from .grid.binning import Placed, loads, place
@@ -55,8 +55,7 @@ class PostTransform:
             return self._wired(layout, self._traced(layout))
         if not problem.points.known:
             return self.least(layout)
-        cells = layout.along(problem.dims)
-        load = loads(problem.points.in_turns, cells, self.window.width, problem.slack)
+        load = loads(problem.points.in_turns, layout.along(problem.dims), self.form(layout))
         most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balanced else load.max())
         return self.steps(layout, most, min(most, self.busy(load)))
 
@@ -180,7 +179,7 @@ def _on_grid(
 
 def _price(problem: ScatteredProblem, walk: Walk, follows: PostTransform | None) -> float:
     whole = dataclasses.replace(walk, steps=(*walk.steps, *(follows(walk.end) if follows else ())))
-    return sum(map(problem.machine.price, whole.works(problem.dtype.itemsize, problem.machine.chip)))
+    return price_of(whole, problem.machine, problem.dtype.itemsize)
 
 
 def even_walk(

@@ -17,23 +17,15 @@ import numpy as np
 from .binning import Placed, Tables
 
 GOAL = 1.1  # load over the mean that an owner keeps and a helper accepts
-
-
-class Round(NamedTuple):
-    """One permute: each device sends and receives at most one message, all of one size."""
-
-    pairs: tuple[tuple[int, int], ...]
-    start: np.ndarray  # first cells (devices, tiles, d) of sent tiles, in the block with halo; 0 for padding
+Pairs = tuple[tuple[int, int], ...]  # of a permute: each device sends and receives at most one message
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lent:
     tables: Tables[np.ndarray]  # of chunks that each device keeps, then of borrowed ones
-    rounds: tuple[Round, ...]  # their tiles are appended in this order
+    rounds: tuple[tuple[Pairs, int], ...]  # and the tiles of a message, appended in this order
+    start: np.ndarray  # first cells (devices, tiles, d) of sent tiles, in the block with halo; 0 for padding
     order: np.ndarray  # slot of each point
-    load: np.ndarray
-    rows: int  # of tiles, behind a block
-    at: np.ndarray  # first cell (tiles, d) of each received tile, in the block with halo and tiles
 
 
 class _Loan(NamedTuple):
@@ -52,34 +44,36 @@ def lend(placed: Placed, reach: int, block: tuple[int, ...]) -> Lent:
     tables, devices = placed.tables, len(placed.tables.count)
     each, chunk = tables.start.shape[1], placed.chunk
     rounds = _rounds(_loans(tables))
-    depth = np.cumsum([0, *(max(len(loan.start) for loan in loans) for loans in rounds)])
+    sizes = [max(len(loan.start) for loan in loans) for loans in rounds]
+    start, behind = np.zeros((devices, sum(sizes), len(placed.tile)), np.int32), 0
     kept = np.arange(each) < tables.count[:, None]
     taken: list[list[np.ndarray]] = [[np.zeros((2, 0), np.int64)] for _ in range(devices)]
-    for loans, behind in zip(rounds, depth, strict=False):
+    for loans, size in zip(rounds, sizes, strict=True):
         for loan in loans:
             kept[loan.owner, loan.chunk] = False
             taken[loan.helper].append(np.stack([loan.owner * each + loan.chunk, behind + loan.tile]))
+            start[loan.owner, behind : behind + len(loan.start)] = loan.start
+        behind += size
     theirs = [np.concatenate(loans, 1) for loans in taken]
     own = [np.flatnonzero(row) + device * each for device, row in enumerate(kept)]
     source = _ragged([np.concatenate([mine, pair[0]]) for mine, pair in zip(own, theirs, strict=True)])
     tile = _ragged([np.concatenate([0 * mine - 1, pair[1]]) for mine, pair in zip(own, theirs, strict=True)])
-    rows, at = _behind(int(depth[-1]), tuple(t + reach - 1 for t in placed.tile), block)
+    _, at = appended(behind, tuple(t + reach - 1 for t in placed.tile), block)
+    at[:, 0] += block[0]
     return Lent(
         _moved_to(_chosen(tables, source, chunk), tile, at, chunk),
-        tuple(_round(loans, devices, size) for loans, size in zip(rounds, np.diff(depth), strict=True)),
+        tuple((tuple(loan[:2] for loan in loans), size) for loans, size in zip(rounds, sizes, strict=True)),
+        start,
         _moved(placed.order, source, each, chunk),
-        (source >= 0).sum(1),
-        rows,
-        at,
     )
 
 
-def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, np.ndarray]:
-    """Rows behind a block that hold the tiles side by side, and each tile's first cell."""
+def appended(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, np.ndarray]:
+    """Rows behind a block that hold the tiles side by side, and each tile's first cell, from the first of them."""
     beside = [size // cell for size, cell in zip(block[1:], cells[1:], strict=True)]
     bands = -(-tiles // max(math.prod(beside), 1))
     index = np.stack(np.unravel_index(np.arange(tiles), (max(bands, 1), *beside)), 1)
-    return bands * cells[0], index * np.array(cells) + np.array([block[0], *[0] * len(beside)])
+    return bands * cells[0], (index * np.array(cells)).astype(np.int32)
 
 
 def _loans(tables: Tables[np.ndarray]) -> list[_Loan]:
@@ -129,13 +123,6 @@ def _rounds(loans: list[_Loan]) -> list[list[_Loan]]:
         rounds[at].append(loan)
         busy[at] |= pair
     return rounds
-
-
-def _round(loans: list[_Loan], devices: int, tiles: int) -> Round:
-    start = np.zeros((devices, tiles, loans[0].start.shape[1]), np.int32)
-    for loan in loans:
-        start[loan.owner, : len(loan.start)] = loan.start
-    return Round(tuple((loan.owner, loan.helper) for loan in loans), start)
 
 
 def _ragged(rows: list[np.ndarray]) -> np.ndarray:

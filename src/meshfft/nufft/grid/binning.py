@@ -97,19 +97,13 @@ def _rows(table: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return table.reshape(math.prod(shape), -1).view(WORDS.get(nbytes, f"V{nbytes}"))[:, 0]
 
 
-def loads(turns: np.ndarray, grid: Layout, width: int, slack: int) -> np.ndarray:
+def loads(turns: np.ndarray, grid: Layout, form: Form) -> np.ndarray:
     """Points per device, from a sample: within 10 % if 64 devices share them evenly."""
     many = len(turns)
     if many > SAMPLE:
         turns = turns[_sample(many)]
-    owner = np.zeros(len(turns))
-    for dim, (cells, block, parts) in enumerate(zip(grid.shape, grid.block, grid.parts, strict=True)):
-        f = turns[:, dim] - np.rint(turns[:, dim])
-        part = np.floor((np.ceil(f * cells - width / 2) - slack) / block)
-        part -= np.floor(part / parts) * parts
-        owner *= parts
-        owner += part
-    return np.bincount(owner.astype(np.int64), minlength=math.prod(grid.parts)) * (many / len(turns))
+    owner = _key(turns, _Tiles(grid, grid.block, split=False), form)
+    return np.bincount(owner, minlength=math.prod(grid.parts)) * (many / len(turns))
 
 
 @functools.lru_cache(maxsize=8)

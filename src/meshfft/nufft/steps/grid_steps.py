@@ -30,10 +30,9 @@ from ...numerics.phases import mulmod, roots
 from ...numerics.split_complex import Block, Planes, in_planes, scaled
 from ...steps.base import Step, names
 from ...steps.sends import Wired
+from ..grid.balance import Pairs, appended
 from ..grid.window import Window, gain
 from .point_step import TakesTables, grid_back, grid_last, own_tables, table_specs
-
-Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,11 +118,10 @@ class TileBalance(TakesTables, Wired):
     along: tuple[int, ...]  # dimensions of the grid, whose mesh axes form the ring
     rounds: tuple[tuple[Pairs, int], ...]  # (sender, receiver) pairs, and tiles per message
     tile: tuple[int, ...]  # cells of a tile, with halo
-    rows: int
-    places: tuple[tuple[int, ...], ...]  # first cells of received tiles, in the block with rows
 
     def after(self, layout: Layout) -> Layout:
-        first, rows = self.along[0], -self.rows if self.transposed else self.rows
+        first, (rows, _) = self.along[0], self._appended(layout)
+        rows = -rows if self.transposed else rows
         return resized(layout, (first,), (layout.shape[first] + rows * layout.parts[first],))
 
     def axes(self, layout: Layout) -> tuple[str, ...]:
@@ -162,15 +160,17 @@ class TileBalance(TakesTables, Wired):
             sources = _sources(pairs, layout, self.along)
             received.append(self.over_wire(permuted)(message, self.axes(layout), sources))
             first += tiles
-        behind = jnp.zeros((block.shape[0], self.rows, *block.shape[2:]), block.dtype)
-        behind = _added(behind, jnp.concatenate(received), self._behind(layout))
+        rows, at = self._appended(layout)
+        behind = jnp.zeros((block.shape[0], rows, *block.shape[2:]), block.dtype)
+        behind = _added(behind, jnp.concatenate(received), at)
         return grid_back(lax.concatenate([block, behind], 1), self.after(layout), self.along)
 
     def _home(self, block: Array, layout: Layout, starts: Array) -> Array:
         block = grid_last(block, self.along)
-        bare = block.shape[1] - self.rows
+        rows, at = self._appended(layout)
+        bare = block.shape[1] - rows
         kept, behind = block[:, :bare], block[:, bare:]
-        tiles = lax.map(functools.partial(self._cut, behind), jnp.asarray(self._behind(self.after(layout))))
+        tiles = lax.map(functools.partial(self._cut, behind), jnp.asarray(at))
         first = 0
         for pairs, many in self.rounds:
             back = tuple((helper, owner) for owner, helper in pairs)
@@ -180,9 +180,8 @@ class TileBalance(TakesTables, Wired):
             first += many
         return grid_back(kept, self.after(layout), self.along)
 
-    def _behind(self, layout: Layout) -> np.ndarray:
-        """First cells of tiles, from the first appended row."""
-        return np.array(self.places, np.int32) - np.array([layout.block[self.along[0]], *[0] * (len(self.tile) - 1)])
+    def _appended(self, layout: Layout) -> tuple[int, np.ndarray]:
+        return appended(sum(tiles for _, tiles in self.rounds), self.tile, layout.along(self.along).block)
 
     def _cut(self, block: Array, start: Array) -> Array:
         zero = jnp.zeros((), start.dtype)
