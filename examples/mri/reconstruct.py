@@ -42,7 +42,7 @@ def descents(at: Problem) -> Callable[..., Iterator[tuple[int, Array]]]:
         return lambda x: at.normal(x) + ridge * x
 
     begin = jax.jit(lambda start, ridge: solvers.begin(ridged(ridge), at.right, start))
-    step = jax.jit(lambda now, ridge: solvers.step(ridged(ridge), now))
+    step = jax.jit(lambda now, ridge: solvers.step(ridged(ridge), now)[0])
 
     def descent(iterations: int, start: Array, ridge: float = 0) -> Iterator[tuple[int, Array]]:
         now = begin(start, ridge)

@@ -13,19 +13,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, block_until_ready, lax
 
 from ..layout.layout import AnyMesh, mapped_axes
 from ..layout.padded_array import AnyArray, PlanePair, mapped
 from ..numerics.dtypes import real_dtype
-from ..operators.conjugate_gradients import Iterate, tridiagonal
+from ..operators.conjugate_gradients import extremes
 from ..plans.inverse_solve import ITERATIVE, Arrays, Solution, check_limits, least_tol
 from ..plans.iterative_solve import ATTAINABLE
 from ..plans.plan import Plan
 from ..plans.request import is_planes
 from .points import Scattered
-from .solvers import Operator, advance, dot, over
+from .solvers import Operator, begin, dot, over, ridged, step
 
 STEPS = 60  # of Lanczos
 TINY = 1e-30  # singular values relative to the largest that count as 0
@@ -101,9 +100,9 @@ class PointsPlan(Plan):
         _checked_condition(low, high, eps)
         least = least_tol(self.dtype)
         stop = (limits.iterations or ITERATIONS, limits.tol or least)
-        x, taken = _solved(lambda p: _plus(normal(p), p, weight), right, *stop)
+        x, taken = _solved(ridged(normal, weight), right, *stop)
         if taken:
-            found = _ends(taken)
+            found = extremes(taken)
             low, high = min(low, found[0]), max(high, found[1])
         condition = _checked_condition(low, high, max(eps, least))
         rest = block_until_ready(jax.tree.map(jnp.subtract, samples, self(x)))
@@ -134,30 +133,14 @@ def _extremes(normal: Operator, like: Any) -> tuple[float, float]:
     start = block_until_ready(mapped(noise, like))
     eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(start))
     _, taken = _solved(normal, start, STEPS, 10 * eps)  # beyond it rounding adds eigenvalues
-    return _ends(taken)
+    return extremes(taken)
 
 
-def _ends(taken: list[tuple[float, float]]) -> tuple[float, float]:
-    from scipy import linalg  # importing takes 0.25 s
-
-    lengths, ratios = np.array(taken).T
-    found = linalg.eigvalsh_tridiagonal(*tridiagonal(lengths, ratios))
-    return max(float(found[0]), 0.0), float(found[-1])
-
-
-def _solved(normal: Operator, b: Any, steps: int, tol: float) -> tuple[Any, list[tuple[float, float]]]:
+def _solved(normal: Operator, b: Any, steps: int, tol: float) -> tuple[Any, list[tuple[float, ...]]]:
     size = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(b)) or 1.0  # squares of tiny numbers underflow
-    b = block_until_ready(jax.tree.map(lambda leaf: leaf / size, b))
-    now, taken = (
-        Iterate(jax.tree.map(jnp.zeros_like, b), b, b, block_until_ready(dot(b, b))),
-        list[tuple[float, float]](),
-    )
+    now, taken = begin(normal, block_until_ready(jax.tree.map(lambda leaf: leaf / size, b))), list[tuple[float, ...]]()
     limit = float(now.square) * tol**2
     while len(taken) < steps and float(now.square) > limit:
-        now, length, ratio = block_until_ready(advance(now, block_until_ready(normal(now.direction))))
-        taken.append((float(length), float(ratio)))
+        now, *numbers = step(normal, now)
+        taken.append(tuple(map(float, numbers)))
     return block_until_ready(jax.tree.map(lambda leaf: leaf * size, now.image)), taken
-
-
-def _plus(x: Any, p: Any, weight: float) -> Any:
-    return jax.tree.map(lambda x, p: x + weight * p, x, p) if weight else x

@@ -24,8 +24,7 @@ from jax import Array, block_until_ready, lax
 from ..layout.layout import Layout
 from ..layout.padded_array import AnyArray, AnyStored, mapped, stored_of
 from ..numerics.split_complex import scaled
-from ..operators.conjugate_gradients import Iterate as Iterate
-from ..operators.conjugate_gradients import advanced
+from ..operators.conjugate_gradients import Iterate, advanced
 from ..operators.transform import Transform, transform_of
 from ..plans.execute import sound_walk
 from ..plans.plan import Plan
@@ -73,11 +72,11 @@ def descent(problem: LeastSquares, l2: float = 0.0) -> Iterator[State]:
 
     After `of_unit`, l2 is relative to the largest eigenvalue of N.
     """
-    normal = _ridged(problem.normal, l2)
+    normal = ridged(problem.normal, l2)
     now = begin(normal, problem.right, problem.start)
     while True:
         yield now
-        now = step(normal, now)
+        now, *_ = step(normal, now)
 
 
 def penalised(problem: LeastSquares, penalty: Penalty, weight: float, l2: float = 0.0) -> Iterator[State]:
@@ -85,15 +84,15 @@ def penalised(problem: LeastSquares, penalty: Penalty, weight: float, l2: float 
 
     `problem` is scaled by `of_unit`; `weight` is for a start whose brightest pixel is 1.
     """
-    normal, peak = _ridged(problem.normal, l2), float(jnp.max(jnp.abs(problem.start)))
+    normal, peak = ridged(problem.normal, l2), float(jnp.max(jnp.abs(problem.start)))
     now = split(problem.start, penalty)
     while True:
         yield begin(normal, problem.right, now.image)
         now = round_(normal, problem.right, now, penalty, weight * peak, STIFF * min(weight, 1))
 
 
-def _ridged(normal: Operator, l2: float) -> Operator:
-    return lambda x: normal(x) + l2 * x
+def ridged(normal: Operator, l2: float) -> Operator:
+    return (lambda x: jax.tree.map(lambda product, x: product + l2 * x, normal(x), x)) if l2 else normal
 
 
 def relative(problem: LeastSquares, now: State) -> float:
@@ -101,13 +100,13 @@ def relative(problem: LeastSquares, now: State) -> float:
 
 
 def begin(normal: Operator, b: Array, start: Array | None = None) -> State:
-    image = jnp.zeros_like(b) if start is None else start
+    image = jax.tree.map(jnp.zeros_like, b) if start is None else start
     residual = b if start is None else b - normal(start)
     return Iterate(image, residual, residual, block_until_ready(dot(residual, residual)))
 
 
-def step(normal: Operator, now: State) -> State:
-    return block_until_ready(advance(now, normal(now.direction)))[0]
+def step(normal: Operator, now: State) -> tuple[State, Array, Array]:
+    return block_until_ready(_advanced(now, block_until_ready(normal(now.direction))))
 
 
 def split(image: Array, penalty: Penalty) -> Split:
@@ -131,7 +130,7 @@ def round_(
 
     at = begin(steep, block_until_ready(b + rho * penalty.back(now.shrunk - now.multiplier)), now.image)
     for _ in range(inner):
-        at = step(steep, at)
+        at, *_ = step(steep, at)
     moved = block_until_ready(penalty.onto(at.image) + now.multiplier)
     shrunk = block_until_ready(penalty.nearest(moved, weight / rho))
     return Split(at.image, shrunk, block_until_ready(moved - shrunk))
@@ -159,7 +158,7 @@ def _length(x: Array) -> Array:
 
 
 @jax.jit
-def advance(now: State, product: Array) -> tuple[State, Array, Array]:
+def _advanced(now: State, product: Array) -> tuple[State, Array, Array]:
     return advanced(now, product, dot, over)
 
 

@@ -15,8 +15,8 @@ import dataclasses
 import functools
 import math
 import operator
-from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar, overload
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +72,14 @@ def tridiagonal(lengths: V, ratios: V) -> tuple[V, V]:
     xp = np if isinstance(lengths, np.ndarray) else jnp
     before = ratios[:-1] / lengths[:-1]
     return 1 / lengths + xp.concatenate([xp.zeros_like(ratios[:1]), before]), xp.sqrt(ratios[:-1]) / lengths[:-1]
+
+
+def extremes(taken: Sequence[tuple[float, ...]]) -> tuple[float, float]:
+    """The extreme eigenvalues of Lanczos' matrix, none below 0, from the coefficients of every step."""
+    from scipy import linalg  # importing takes 0.25 s
+
+    values = linalg.eigvalsh_tridiagonal(*tridiagonal(*np.array(taken).T))
+    return max(float(values[0]), 0.0), float(values[-1])
 
 
 def solved(
@@ -180,28 +188,20 @@ def condition_number(points: Points, size: int) -> float:
 
 @np.errstate(all="ignore")
 def _condition(normal: Callable[[np.ndarray], np.ndarray], size: int) -> float:
-    import scipy.linalg
+    def inner(a: np.ndarray, b: np.ndarray) -> np.float64:
+        return np.float64(np.vdot(a, b).real)
 
-    rng, numbers = np.random.default_rng(0), list[tuple[float, ...]]()
+    rng, taken = np.random.default_rng(0), list[tuple[np.float64, ...]]()
     rest = rng.standard_normal(size) + 1j * rng.standard_normal(size)
-    now = Iterate(np.zeros_like(rest), rest, rest, _inner(rest, rest))
+    now = Iterate(np.zeros_like(rest), rest, rest, inner(rest, rest))
     small = _CONVERGED**2 * now.square
-    while now.square > small and len(numbers) < STEPS:
-        now, *number = advanced(now, normal(now.direction), _inner, operator.truediv)
-        numbers.append(tuple(number))
-    lengths, ratios = np.array(numbers).T
-    if not now.square <= small or min(lengths) <= 0:
+    while now.square > small and len(taken) < STEPS:
+        now, *numbers = advanced(now, normal(now.direction), inner, operator.truediv)
+        taken.append(tuple(numbers))
+    if not now.square <= small or min(length for length, _ in taken) <= 0:
         return math.inf
-    values = scipy.linalg.eigh_tridiagonal(*tridiagonal(lengths, ratios), eigvals_only=True)
-    return float(np.sqrt(values[-1] / values[0])) if values[0] > 0 else math.inf
-
-
-@overload
-def _inner(a: Array, b: Array) -> Array: ...
-@overload
-def _inner(a: np.ndarray, b: np.ndarray) -> np.float64: ...
-def _inner(a: Array | np.ndarray, b: Array | np.ndarray) -> Array | np.float64:
-    return (jnp if isinstance(a, Array) else np).vdot(a, b).real
+    low, high = extremes(taken)
+    return math.sqrt(high / low) if low > 0 else math.inf
 
 
 def _traced_normal(points: Points, symbol: Floats | None, size: int, real: DTypeLike) -> Callable[[Array], Array]:
@@ -227,7 +227,7 @@ def traced_condition(points: Points, symbol: Floats | None, size: int, real: DTy
     small = jnp.finfo(real).eps * first.square
 
     def step(now: Iterate[Array, Array], _: None) -> tuple[Iterate[Array, Array], tuple[Array, Array, Array]]:
-        after, length, ratio = advanced(now, normal(now.direction), _inner, operator.truediv)
+        after, length, ratio = advanced(now, normal(now.direction), lambda a, b: jnp.vdot(a, b).real, operator.truediv)
         done = now.square <= small
         return jax.tree.map(functools.partial(jnp.where, done), now, after), (length, ratio, done)
 
