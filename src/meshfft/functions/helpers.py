@@ -18,7 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from ..layout.layout import Layout, Spec, axis_sizes, from_spec
 from ..layout.memory import check_held, room
 from ..layout.padded_array import AnyArray, Transformed
-from ..operators.transform import dims_of, integer
+from ..operators.transform import dims_of, fast_length, integer
 from ..plans.execute import in_own_type, moved
 from ..plans.request import formed, on_arrays, read
 from ..steps import Roll
@@ -93,15 +93,13 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
     >>> mf.next_fast_len(97), mf.next_fast_len(97, parts=8)
     (98, 112)
     """
-    from scipy import fft  # importing takes 0.2 s
-
     target, parts = integer(target, "target"), integer(parts, "parts")
     if target < 1:
         raise ValueError(f"target is {target}: a transform needs at least one point")
     if parts < 1:
         raise ValueError(f"parts is {parts}: give the number of shards, 1 where the dimension is not cut")
     try:
-        length = parts * int(fft.next_fast_len(-(-target // parts), bool(real)))
+        length = fast_length(target, parts, bool(real))
     except (ValueError, OverflowError) as error:
         raise ValueError(f"target {target} is too large for a transform: give a length below 2^60") from error
     if length >= 2**60:

@@ -35,7 +35,7 @@ from .inverse import Limits, PointsPlan
 from .plan import ScatteredPlan
 from .points import Scattered, anywhere
 from .post_transform import PostTransform, to_grid, values_layout
-from .problem import ScatteredProblem, axes_of_cuts, brought, points_layout, problem_of
+from .problem import ScatteredProblem, brought, cuts_along, points_layout, problem_of
 from .steps import Deconvolve, RingPoints, TileBalance
 from .steps.known_points import exchange_of
 
@@ -177,7 +177,7 @@ def ring_plan(problem: ScatteredProblem) -> PointsPlan:
 def _ring_steps(problem: ScatteredProblem, unit: str | None) -> list[Step]:
     image, there, ring = problem.start.along(problem.dims), problem.at_points, problem.options.ring
     if there is None or there.mesh_axes != image.mesh_axes:
-        there = points_layout(problem.points.shape, axes_of_cuts(problem.start, problem.dims), problem.mesh)
+        there = points_layout(problem.points.shape, cuts_along(problem.start, problem.dims), problem.mesh)
     both = ring == "auto" and problem.machine.network is not None and math.prod(image.parts) > 2
     dots = [dot for dot in problem.dots if dot.tier == problem.dots[0].tier]
     ways = itertools.product(dots, (False, True) if both else (ring == "two-way",))

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..layout.layout import Layout, even_cuts
+from ..layout.layout import Layout
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..numerics.phases import MAX_LENGTH
-from ..operators.transform import transform_of
+from ..operators.transform import fast_length, transform_of
 from ..steps import Halo
 from ..steps.base import Step, reached
 from ..steps.problem import Ending, Options, Problem
@@ -32,7 +32,7 @@ from .grid.binning import Placed, loads, place
 from .grid.form import Form, chosen
 from .grid.window import Window, window
 from .points import anywhere
-from .problem import ScatteredProblem, axes_of_cuts, points_layout
+from .problem import ScatteredProblem, cuts_along, points_layout
 from .steps import Interpolate, PhaseShift, PointExchange, RingGrid, TileBalance
 
 GROWTH = 1.07  # allowed growth of a grid that more devices can share
@@ -94,7 +94,7 @@ class PostTransform:
         before, grid = self._onto_halos(layout, balance)
         before = self._wired(layout, before)
         total = slots * math.prod(grid.parts)
-        points = Layout((total,), (even_cuts(total, axes_of_cuts(grid, range(grid.ndim))),))
+        points = Layout((total,), ((),)).cut_by(0, cuts_along(grid, range(grid.ndim)))
         what = (self.grid, self.problem.middles, self.form(layout), most)
         return (*before, Interpolate(self.problem.dims, grid, points, *what, sign=sign))
 
@@ -129,7 +129,7 @@ def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
     there = problem.at_points
     if there is not None and there.mesh_axes == grid.mesh_axes:
         return there
-    return points_layout(problem.points.shape, axes_of_cuts(grid, range(grid.ndim)), problem.mesh, ordered=True)
+    return points_layout(problem.points.shape, cuts_along(grid, range(grid.ndim)), problem.mesh, ordered=True)
 
 
 def to_grid(problem: ScatteredProblem, instead: tuple[Step, ...] = ()) -> tuple[Walk, PostTransform | None]:
@@ -194,7 +194,7 @@ def even_walk(
     """The cheapest FFT, padded from `least` to fast lengths that its last layout divides."""
     devices = math.prod(start.parts)
     for growth in (1, GROWTH, math.inf):
-        sizes = tuple(fast_length(n, devices, growth) for n in least)
+        sizes = tuple(_shared_length(n, devices, growth) for n in least)
         transform = transform_of(dims, sizes, None, False, "fft")
         walk = find(Problem(start, transform, *how, even=True, ending=ending(sizes), instead=instead))
         if walk.steps[0] in instead or _divided(walk, dims):
@@ -206,9 +206,7 @@ def _divided(walk: Walk, dims: tuple[int, ...]) -> bool:
     return all(walk.end.shape[d] == walk.end.storage[d] for d in dims)
 
 
-def fast_length(least: int, devices: int, growth: float) -> int:
+def _shared_length(least: int, devices: int, growth: float) -> int:
     """A fast length of at least `least`, divisible by as many devices as `growth` allows."""
-    from scipy import fft  # importing takes 0.2 s
-
-    lengths = {m: m * int(fft.next_fast_len(-(-least // m))) for m in range(1, devices + 1) if devices % m == 0}
+    lengths = {m: fast_length(least, m) for m in range(1, devices + 1) if devices % m == 0}
     return lengths[max(m for m, length in lengths.items() if length <= growth * lengths[1])]

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh
 
 from ..collectives.levels import Wires
-from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
+from ..layout.layout import AnyMesh, Cut, Layout, Spec, axis_sizes, from_spec, mapped_axes
 from ..layout.padded_array import stored_of
 from ..layout.placement import varies_over
 from ..layout.storage import stored_on
@@ -115,7 +115,7 @@ def problem_of(
         return problem._replace(values=setting.start)
     if spec is None:
         return problem
-    natural = problem.batch + points_layout(points.shape, axes_of_cuts(problem.start, problem.dims), mesh)
+    natural = problem.batch + points_layout(points.shape, cuts_along(problem.start, problem.dims), mesh)
     return problem._replace(values=recut(natural, spec, axis_sizes(mesh)))
 
 
@@ -171,28 +171,24 @@ def check_alike(points: Scattered, start: Layout) -> None:
         )
 
 
-def points_layout(
-    shape: tuple[int, ...], axes: Sequence[tuple[str, int]], mesh: AnyMesh | None, ordered: bool = False
-) -> Layout:
+def points_layout(shape: tuple[int, ...], cuts: Sequence[Cut], mesh: AnyMesh | None, ordered: bool = False) -> Layout:
     """Points cut by mesh axes, each along the first dimension that it divides; all along the first if one divides none.
 
     With `ordered`, axes are in the mesh's order. Axes that a caller's shard_map maps are first.
     """
     mapped, rank = mapped_axes(mesh), list(axis_sizes(mesh))
-    axes = sorted(axes, key=lambda axis: (axis[0] not in mapped, rank.index(axis[0]) if ordered else 0))
-    by: list[list[tuple[str, int]]] = [[] for _ in shape]
-    for axis in axes:
-        blocks = (size // math.prod(parts for _, parts in cut) for size, cut in zip(shape, by, strict=True))
-        dim = next((dim for dim, block in enumerate(blocks) if block % axis[1] == 0), None)
+    cuts = sorted(cuts, key=lambda cut: (cut.axis not in mapped, rank.index(cut.axis) if ordered else 0))
+    uncut = layout = Layout(shape, ((),) * len(shape))
+    for cut in cuts:
+        dim = next((dim for dim, block in enumerate(layout.block) if block % cut.parts == 0), None)
         if dim is None:
-            by = [list(axes), *[[] for _ in shape[1:]]]
-            break
-        by[dim].append(axis)
-    return Layout(shape, tuple(even_cuts(size, cut) for size, cut in zip(shape, by, strict=True)))
+            return uncut.cut_by(0, cuts)
+        layout = layout.cut_by(dim, (*layout.cuts[dim], cut))
+    return layout
 
 
-def axes_of_cuts(layout: Layout, dims: Sequence[int]) -> list[tuple[str, int]]:
-    return [cut[:2] for dim in dims for cut in layout.cuts[dim]]
+def cuts_along(layout: Layout, dims: Sequence[int]) -> list[Cut]:
+    return [cut for dim in dims for cut in layout.cuts[dim]]
 
 
 def _image_layout(
@@ -213,19 +209,10 @@ def _image_layout(
         image = image.insert(dim, size, ())
     if out_spec is not None:
         return from_spec(image.shape, axis_sizes(setting.mesh), out_spec)
-    return _cut_evenly(image, dims, axes_of_cuts(values, range(rest, values.ndim)))
-
-
-def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str, int]]) -> Layout:
-    """The layout with each mesh axis on a dimension, evenly if possible, the least cut first."""
-    axes: dict[int, list[tuple[str, int]]] = {dim: [] for dim in dims}
-    for name, size in moving:
-        cut = {dim: math.prod(parts for _, parts in by) for dim, by in axes.items()}
-        *_, dim = min((layout.shape[dim] % (cut[dim] * size) != 0, cut[dim], dim) for dim in dims)
-        axes[dim].append((name, size))
-    for dim, by in axes.items():
-        layout = layout.replace(dim, layout.shape[dim], even_cuts(layout.shape[dim], by))
-    return layout
+    for cut in cuts_along(values, range(rest, values.ndim)):  # evenly if possible, the least cut dimension first
+        *_, dim = min((image.shape[dim] % (image.parts[dim] * cut.parts) != 0, image.parts[dim], dim) for dim in dims)
+        image = image.cut_by(dim, (*image.cuts[dim], cut))
+    return image
 
 
 def brought(request: Request, layout: Layout) -> Request:

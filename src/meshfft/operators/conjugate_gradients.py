@@ -30,6 +30,7 @@ from ..numerics.split_complex import Planes, scaled
 from .inverses import host_vandermonde
 from .matrices import Logarithm, Samples
 from .points import Points
+from .transform import fast_length
 
 STEPS = 2000  # most on the host
 TRACED_STEPS = 256  # for traced points
@@ -130,13 +131,6 @@ def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarr
     return power_of_two(times(jnp.arange(size, dtype=jnp.uint32), words), real)
 
 
-def embedding(size: int, multiple: int) -> int:
-    """The least P >= 2 size - 1 that is a multiple of `multiple`, with no other prime factor above 5."""
-    from scipy import fft  # imported only when solving
-
-    return multiple * int(fft.next_fast_len(-(-(2 * size - 1) // multiple), real=True))
-
-
 def eigenvalues(points: Points, size: int, length: int, real: DTypeLike) -> Floats:
     """Eigenvalues of the circulant matrix of `length` columns, for points on the unit circle."""
     if points.known:
@@ -178,7 +172,7 @@ def _traced_moments(points: Points, size: int, real: DTypeLike) -> Array:
 def condition_number(points: Points, size: int) -> float:
     """V's 2-norm condition number for known points, by Lanczos; infinite if it does not converge."""
     if points.log_radius is None:
-        length = embedding(size, 1)
+        length = fast_length(2 * size - 1, 1, real=True)
         symbol = eigenvalues(points, size, length, np.float64)
         return _condition(lambda x: np.fft.ifft(symbol * np.fft.fft(x, length))[:size], size)
     check_held(2 * 16 * size * points.size, "the matrix of points off the circle", "solve for fewer unknowns")

@@ -81,6 +81,13 @@ def factor(points: int, norm: str | None, inverse: bool) -> float:
     return 1.0 / max(points, 1) if inverse == (norm != "forward") else 1.0
 
 
+def fast_length(least: int, parts: int, real: bool = False) -> int:
+    """The least multiple of `parts`, at least `least`, whose parts have fast transforms."""
+    from scipy import fft  # importing takes 0.2 s
+
+    return parts * int(fft.next_fast_len(-(-least // parts), real))
+
+
 def integers(values: object, name: str) -> tuple[int, ...]:
     """One integer or several, NumPy's and JAX's included."""
     listed = (values,) if is_integer(values) else _listed(values)

@@ -24,9 +24,9 @@ from ..layout.placement import local_slice, reshard
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.split_complex import Planes, scaled
-from ..operators.conjugate_gradients import about_the_circle, eigenvalues, embedding, growth, solved, traced_condition
+from ..operators.conjugate_gradients import about_the_circle, eigenvalues, growth, solved, traced_condition
 from ..operators.points import Points
-from ..operators.transform import Transform, transform_of
+from ..operators.transform import Transform, fast_length, transform_of
 from ..steps.problem import Options, Problem
 from ..walks.choice import find_walk, moves, spread
 from ..walks.walk import Walk
@@ -84,7 +84,7 @@ def solved_line(
     place = _uncut(goal, dim, mesh) if rest.log_radius is None else goal
     fft, symbol, length = None, None, 1
     if rest.log_radius is None:
-        length = embedding(size, place.parts[dim] ** 2)
+        length = fast_length(2 * size - 1, place.parts[dim] ** 2, real=True)
         fourier = transform_of((dim,), (length,), None, False)
         fft = sound_walk(Problem(place, fourier, *how))
         symbol = eigenvalues(rest, size, length, real) / length

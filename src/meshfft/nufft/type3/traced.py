@@ -11,7 +11,6 @@ of the products of half-widths; beyond it all sums are NaN. Derivatives are sums
 
 import dataclasses
 import functools
-import itertools
 import math
 from typing import Any, NamedTuple, cast
 
@@ -22,20 +21,21 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from ...layout.in_flight import in_turn
-from ...layout.layout import AnyMesh, Layout, even_cuts, line_shape, mapped_axes
+from ...layout.layout import AnyMesh, Layout, line_shape, mapped_axes, resized
 from ...layout.placement import reshard
 from ...numerics import phases
 from ...numerics.dtypes import real_dtype
 from ...numerics.phases import Limbs
 from ...numerics.split_complex import scaled
+from ...operators.transform import fast_length
 from ...plans.execute import tried, walked
 from ...steps.base import Step
 from ...walks.walk import Walk
 from ..grid.window import Window, polynomial, reciprocal, window
 from ..planning import traced_walk
 from ..points import Scattered
-from ..post_transform import SIGMA, PostTransform, fast_length
-from ..problem import ScatteredProblem
+from ..post_transform import SIGMA, PostTransform
+from ..problem import ScatteredProblem, cuts_along
 from ..steps.point_step import Cells
 from ..steps.traced_points import RingGrid
 
@@ -104,13 +104,12 @@ def _from_cells(step: Step, slot: int) -> RingGrid:
 
 def image_for(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
     """Layout of the grid of positions, batch first, cut by the points' axes."""
-    lead = values.ndim - ndim
-    by: list[list[tuple[str, int]]] = [[] for _ in cells]
-    for cut in itertools.chain(*values.cuts[lead:]):
-        min(by, key=lambda one: math.prod(parts for _, parts in one)).append(cut[:2])
-    parts = [math.prod(size for _, size in one) for one in by]
-    sizes = tuple(p * fast_length(-(-int(n) // p), 1, 1.0) for n, p in zip(cells, parts, strict=True))
-    return values.along(range(lead)) + Layout(sizes, tuple(map(even_cuts, sizes, by)))
+    lead, dims = values.ndim - ndim, tuple(range(len(cells)))
+    grid = Layout(tuple(map(int, cells)), ((),) * len(cells))
+    for cut in cuts_along(values, range(lead, values.ndim)):
+        dim = min(dims, key=grid.parts.__getitem__)
+        grid = grid.cut_by(dim, (*grid.cuts[dim], cut))
+    return values.along(range(lead)) + resized(grid, dims, tuple(map(fast_length, grid.shape, grid.parts)))
 
 
 @jax.custom_batching.custom_vmap
