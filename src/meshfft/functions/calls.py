@@ -93,12 +93,9 @@ def _plans(
     plans, last = list[Plan](), len(dims) - 1
     for j in range(len(dims)) if change == "real" else range(len(dims))[::-1]:
         transform = transform_of((dims[j],), (lengths[j],), norm, inverse, kind if j == last else "fft")
-        plans.append(plan_for(setting, transform, options._replace(order="natural")))
-        setting = _after(setting, plans[-1], planes)
+        plan = plan_for(setting, transform, options._replace(order="natural"))
+        plans.append(plan)
+        dtype = real_dtype(plan.dtype) if planes else plan.out_dtype
+        many = 2 if planes and plan.out_dtype.kind == "c" else 1
+        setting = dataclasses.replace(setting, start=plan.out_layout, dtype=dtype, many=many)
     return tuple(plans)
-
-
-def _after(setting: Setting, plan: Plan, planes: bool) -> Setting:
-    dtype = real_dtype(plan.dtype) if planes else plan.out_dtype
-    many = 2 if planes and plan.out_dtype.kind == "c" else 1
-    return dataclasses.replace(setting, start=plan.out_layout, dtype=dtype, many=many)

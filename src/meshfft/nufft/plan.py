@@ -20,7 +20,6 @@ from jax import Array
 from ..layout.layout import Layout
 from ..layout.padded_array import AnyArray, mapped
 from ..numerics.dtypes import real_dtype
-from ..operators.operands import OperandSource
 from ..operators.transform import is_integer
 from ..plans.plan import Plan
 from ..plans.request import read
@@ -32,7 +31,7 @@ from .inverse import PointsPlan
 from .moving import Planned, at_moved, exchange_plan
 from .points import Scattered, known_kind
 from .problem import brought
-from .solvers import NormalPlan, Operator, circle, transformed
+from .solvers import NormalPlan, Operator, circle, over, transformed
 
 
 class Checked(NamedTuple):
@@ -84,15 +83,13 @@ class ScatteredPlan(PointsPlan):
     @functools.cached_property
     def owner(self) -> Plan:
         """The plan to values in the plan's order."""
-        return self._with(dataclasses.replace(self.walk, steps=self.walk.steps[:-1]), self.sources[:-1])
+        walk = dataclasses.replace(self.walk, steps=self.walk.steps[:-1])
+        return dataclasses.replace(self._plain, walk=walk, sources=self.sources[:-1])
 
     @functools.cached_property
     def _plain(self) -> Plan:
-        return self._with(self.walk, self.sources)
-
-    def _with(self, walk: Walk, sources: tuple[OperandSource | None, ...]) -> Plan:
         how = (self.mesh, self.dtype, self.options, self.machine, self.dots)
-        return Plan(walk, self.transform, *how, sources)
+        return Plan(self.walk, self.transform, *how, self.sources)
 
     @property
     def placed_layout(self) -> Layout:
@@ -264,5 +261,4 @@ class ScatteredPlan(PointsPlan):
 
 
 def _lessened(weights: Array, there_and_back: Array) -> Array:
-    size = jnp.abs(there_and_back)
-    return jnp.where(size > 0, weights / jnp.where(size > 0, size, 1), 0)
+    return over(weights, jnp.abs(there_and_back))

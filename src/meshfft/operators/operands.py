@@ -74,9 +74,7 @@ def sampled(
         if chosen is None and shape[dim] == 0:  # as fftn of nothing
             matrices.append(Roots(1, -1, 0, 0))
             continue
-        chosen = Points.uniform(shape[dim]) if chosen is None else chosen
-        chosen.check_range(shape[dim], real, f"points of axis {dim}")
-        matrices.append(chosen.matrix(shape[dim]))
+        matrices.append(matrix_of(chosen or Points.uniform(shape[dim]), shape[dim], dim, real))
     return Transform(dims, tuple(matrices), factor(math.prod(shape[d] for d in dims), norm, False))
 
 

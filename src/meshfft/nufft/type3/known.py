@@ -52,7 +52,8 @@ def type3_plan(values: Layout, positions: Scattered, problem: ScatteredProblem) 
     """
     d, tol = positions.dims, problem.tol
     one = window(tol, SIGMA, d, problem.dtype)
-    x, s = np.asarray(positions.coords).reshape(-1, d), _cycles(problem.points)
+    x, s = (np.asarray(points.coords).reshape(-1, d) for points in (positions, problem.points))
+    s = s if problem.points.unit == "turns" else s / (2 * np.pi)  # without a period, unlike `in_turns`
     x0, s0, cell, cells = scales(x, s, one)
     image = image_for(values, len(positions.shape), cells)
     middle, dims = np.array(image.shape[-d:]) // 2, tuple(range(image.ndim - d, image.ndim))
@@ -101,9 +102,3 @@ def _factored(tables: Tables[np.ndarray], order: np.ndarray, factors: np.ndarray
     phase = tables.phase.copy()
     phase.reshape(-1)[order] *= factors.astype(phase.dtype)
     return tables._replace(phase=phase)
-
-
-def _cycles(points: Scattered) -> np.ndarray:
-    """Frequencies (M, d) in turns per unit of position, without a period."""
-    flat = np.asarray(points.coords).reshape(-1, points.dims)
-    return flat if points.unit == "turns" else flat / (2 * np.pi)
