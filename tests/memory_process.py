@@ -74,7 +74,7 @@ def made(path: Path, shape: Shape) -> None:
 def store(path: Path, shape: Shape) -> Sink:
     """An empty store for blocks of ROWS planes."""
     layout = Layout(shape, (even_cuts(shape[0], [("x", shape[0] // ROWS)]), (), ()))
-    return create_sink(path, shape, "complex64", grid_of(layout, 8), kind=path.suffix)
+    return create_sink(path, shape, "complex64", grid_of(layout, 8))
 
 
 def plane(row: int, shape: tuple[int, int]) -> np.ndarray:

@@ -35,9 +35,7 @@ class EndedError(Exception):
 def main(folder: Path) -> None:
     x = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
     np.save(folder / "x.npy", x)
-    create_sink(folder / "x.zarr", SHAPE, x.dtype, ChunkGrid(CHUNK), kind=".zarr").write(
-        tuple(slice(0, n) for n in SHAPE), x
-    )
+    create_sink(folder / "x.zarr", SHAPE, x.dtype, ChunkGrid(CHUNK)).write(tuple(slice(0, n) for n in SHAPE), x)
     nibabel.save(nibabel.Nifti1Image(x, np.eye(4)), folder / "x.nii")
     with h5py.File(folder / "x.h5", "w") as file:
         file.create_dataset("x", data=x, chunks=CHUNK)

@@ -78,7 +78,7 @@ def test_bad_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "make it first" in refused("transform", "a.npy", "no/b.npy", *mesh)
     Path("link.npy").symlink_to("elsewhere.npy")
     assert "replace it with --overwrite" in refused("transform", "a.npy", "link.npy", *mesh)
-    writing.create_sink(Path("in.zarr"), (2,), "f4", ChunkGrid((2,)), kind=".zarr").write((slice(0, 2),), np.ones(2))
+    writing.create_sink(Path("in.zarr"), (2,), "f4", ChunkGrid((2,))).write((slice(0, 2),), np.ones(2))
     assert "in.zarr/out.zarr lies inside in.zarr" in refused("transform", "in.zarr", "in.zarr/out.zarr", *mesh)
 
 

@@ -172,7 +172,7 @@ def written(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A store that this library wrote, of four chunks, or two shards of two."""
     path = tmp_path / "a.zarr"
     grid = ChunkGrid((4, 3), request.param)
-    create_sink(path, VALUES.shape, VALUES.dtype, grid, kind=".zarr").write((slice(0, 8), slice(0, 6)), VALUES)
+    create_sink(path, VALUES.shape, VALUES.dtype, grid).write((slice(0, 8), slice(0, 6)), VALUES)
     return path
 
 
@@ -209,7 +209,7 @@ def test_chunks_that_were_harmed(written: Path, fault: str) -> None:
 
 def test_a_chunk_inside_a_shard_that_was_lost(tmp_path: Path) -> None:
     """Catches zeros for one chunk of a shard whose index marks it as never written."""
-    store = create_sink(tmp_path / "a.zarr", (4, 6), VALUES.dtype, ChunkGrid((4, 3), (4, 6)), kind=".zarr")
+    store = create_sink(tmp_path / "a.zarr", (4, 6), VALUES.dtype, ChunkGrid((4, 3), (4, 6)))
     store.write((slice(0, 4), slice(0, 3)), VALUES[:4, :3])
     with open_array(tmp_path / "a.zarr") as source:
         np.testing.assert_array_equal(source[:, :3], VALUES[:4, :3])

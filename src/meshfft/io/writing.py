@@ -67,7 +67,7 @@ def write_array(
     """
     path, layout, stored = Path(path), _layout(array), stored_of(array)
     shape, dtype = layout.shape, stored.dtype
-    format = FORMATS[_checked_suffix(path, tuple(FORMATS)).removesuffix(GZIP)]
+    format = _checked_format(path, tuple(FORMATS))
     header = header_of(path, shape, dtype, record, about=about, affine=affine)
     owners = {device.process_index for device in tuple[jax.Device, ...](stored.sharding.device_set)}
     if format.folder:
@@ -88,7 +88,7 @@ def write_array(
             fill(format.create(temporary, header))
     elif len(owners) > 1:
         together(check)
-        _write_together(path, overwrite, lambda temporary: format.create(temporary, header), fill)
+        _write_together(path, overwrite, format, header, fill)
 
 
 def header_of(
@@ -97,16 +97,12 @@ def header_of(
     dtype: DTypeLike,
     record: Record | None = None,
     *,
-    kind: str = "",
     about: Mapping[str, object] = {},
     affine: np.ndarray | None = None,
 ) -> Header:
-    """`kind` is a suffix, by default that of `path`.
-
-    Raises ValueError if the array is empty, or the format cannot hold its shape, type of numbers or name.
-    """
-    shape, number, kind = tuple(shape), np.dtype(dtype).newbyteorder("="), kind or suffix_of(path)
-    format = _format_of(kind)
+    """Raises ValueError if the array is empty, or the format cannot hold its shape, type of numbers or name."""
+    shape, number = tuple(shape), np.dtype(dtype).newbyteorder("=")
+    format = _checked_format(path, tuple(FORMATS))
     if 0 in shape:
         raise ValueError(f"the array has shape {shape}, without numbers: there is nothing to write")
     if number not in DTYPES:
@@ -135,30 +131,23 @@ def header_of(
 
 
 def create_sink(
-    path: Path, shape: Sequence[int], dtype: DTypeLike, grid: ChunkGrid, record: Record | None = None, *, kind: str
+    path: Path, shape: Sequence[int], dtype: DTypeLike, grid: ChunkGrid, record: Record | None = None
 ) -> Sink:
-    """`kind` is a format's suffix."""
-    header = header_of(path, shape, dtype, record, kind=kind)
-    return FORMATS[kind].create(path, header._replace(grid=grid))
+    header = header_of(path, shape, dtype, record)
+    return FORMATS[suffix_of(path)].create(path, header._replace(grid=grid))
 
 
-def open_sink(path: Path, kind: str) -> Sink:
+def open_sink(path: Path) -> Sink:
     """Raises OSError if the array is gone."""
-    return _format_of(kind).reopen(path)
+    return FORMATS[suffix_of(path)].reopen(path)
 
 
-def _format_of(kind: str) -> Format:
-    if kind not in FORMATS:
-        raise ValueError(f"kind {kind!r} cannot be written: use {' or '.join(FORMATS)}")
-    return FORMATS[kind]
-
-
-def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink], fill: Callable[[Sink], None]) -> None:
+def _write_together(path: Path, overwrite: bool, format: Format, header: Header, fill: Callable[[Sink], None]) -> None:
     with contextlib.ExitStack() as stack:
 
         def begin() -> str:
             temporary = stack.enter_context(_complete(path, overwrite))
-            create(temporary)
+            format.create(temporary, header)
             return temporary.name
 
         shared = path.resolve().with_name(from_all(on_first(begin))[0])
@@ -167,7 +156,7 @@ def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink],
             if not shared.exists():
                 unseen = f"process {jax.process_index()} does not find {shared}, which process 0 made"
                 raise FileNotFoundError(f"{unseen}: write to a file system that all processes share")
-            return open_sink(shared, suffix_of(path).removesuffix(GZIP))
+            return format.reopen(shared)
 
         sink = together(opened)
         together(lambda: fill(sink))
@@ -195,10 +184,10 @@ def suffix_of(path: Path) -> str:
     return next((suffix for suffix in FORMATS if path.name.endswith(suffix)), path.suffix)
 
 
-def _checked_suffix(path: Path, kinds: Sequence[str]) -> str:
+def _checked_format(path: Path, kinds: Sequence[str]) -> Format:
     if (suffix := suffix_of(path)) not in kinds:
         raise ValueError(f"{path} is of no kind that can be written: end it in {' or '.join(kinds)}")
-    return suffix
+    return FORMATS[suffix]
 
 
 def _layout(array: jax.Array | PaddedArray) -> Layout:
@@ -222,8 +211,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
     default all except NIfTI's.
     """
     path = Path(path)
-    suffix = _checked_suffix(path, kinds or results())
-    format = FORMATS[suffix]
+    suffix, format = suffix_of(path), _checked_format(path, kinds or results())
     if format.package:
         need(format.package, f"writing {format.title}")
     refuse_existing(path, overwrite)

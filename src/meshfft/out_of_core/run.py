@@ -150,13 +150,13 @@ class _Run:
         last = number == len(self.made.steps) - 1
         clear(path)
         record = self.record if last else None
-        create_sink(path, shape if last else (math.prod(shape),), step.out_dtype, grid, record, kind=path.suffix)
+        create_sink(path, shape if last else (math.prod(shape),), step.out_dtype, grid, record)
 
     def _opened(self, number: int) -> Sink:
         path = self._path(number)
         if not path.exists():
             raise FileNotFoundError(f"{path} is gone, or not on a file system that all processes share: {AGAIN}")
-        return open_sink(path, path.suffix)
+        return open_sink(path)
 
     def _scratch(self, number: int) -> Scratch:
         return scratch_of(self._opened(number), self.made.steps[number].after, self.made.steps[number + 1].before)
