@@ -215,7 +215,7 @@ def test_units_and_sizes_that_do_not_fit(tmp_path: Path) -> None:
     target = tmp_path / "y.npy"
     plain, lines = scan(tmp_path / "a.h5", radial()), scan(tmp_path / "b.h5", cartesian(), header("cartesian"))
     for words, text in (
-        ([plain], "no unit of the points is given"),
+        ([plain], "no unit is given"),
         ([plain, "--points-unit", "field-of-view", "--shape", "16,16"], "encodes a field of view of (8, 8) pixels"),
         ([lines, "--points-unit", "radians"], "its points are computed, in turns: leave out --points-unit radians"),
         ([plain, "--points-unit", "turns", "--select", "slice=4"], "none of slice 4"),

@@ -52,18 +52,10 @@ class Cloud(NamedTuple):
         if self.coords.ndim < 2 or 0 in self.coords.shape:
             has = f"{self.path} has shape {self.coords.shape}"
             raise ValueError(f"{has}: give points (..., d), at least one, with a coordinate for each dimension")
-        on_plane = self.coords.dtype.kind == "c"
-        if on_plane and self.unit not in (None, "z"):
-            raise ValueError(
-                f"{self.path} is complex, --points-unit {self.unit} is for real numbers: leave it out for z"
-            )
-        if self.radius is not None and (on_plane or self.unit == "z"):
-            raise ValueError(
-                f"{self.path} has points of the z-plane, which have their radii: leave out the array radius"
-            )
-        if not on_plane and self.unit is None:
-            choices = "turns (cycles per sample), radians (per sample), field-of-view (cycles per field of view) or z"
-            raise ValueError(f"{self.path} is real and no unit of the points is given: give --points-unit {choices}")
+        _check_unit(self.coords, self.unit, str(self.path), ", field-of-view (cycles per field of view) or z")
+        if self.radius is not None and self.unit in (None, "z"):
+            own = f"{self.path} has points of the z-plane, which have their radii"
+            raise ValueError(f"{own}: leave out the array radius")
         return self
 
     def at(self, sizes: Sequence[int]) -> Scattered:
@@ -80,10 +72,10 @@ class Cloud(NamedTuple):
                     points = Scattered.turns(coords, self.radius)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.path}: {error}") from None
-        self._check_unit(points)
+        self._check_reach(points)
         return points
 
-    def _check_unit(self, points: Scattered) -> None:
+    def _check_reach(self, points: Scattered) -> None:
         """Refuses points beyond one turn; notes points in another unit within half a turn."""
         most, turns = float(np.abs(self.coords).max()), float(np.abs(points.in_turns).max())
         reach = f"{turns:.4g} turns" if self.unit == "turns" else f"{most:.4g} {self.unit}, {turns:.4g} turns"
@@ -111,17 +103,21 @@ def order_of(arrays: Mapping[str, np.ndarray], path: Path) -> tuple[tuple[int, .
 def points_of(values: np.ndarray, unit: str | None, what: str) -> Points:
     if unit == "field-of-view":
         raise ValueError(f"{what} has points of one axis: give them in turns or radians, not --points-unit {unit}")
-    if values.dtype.kind == "c" and unit not in (None, "z"):
-        raise ValueError(f"{what} is complex, --points-unit {unit} is for real numbers: leave it out for z")
-    if values.dtype.kind != "c" and unit is None:
-        choices = "turns (cycles per sample), radians (per sample) or z (of the z-plane)"
-        raise ValueError(f"{what} is real and no unit is given: give --points-unit {choices}")
+    _check_unit(values, unit, what, " or z (of the z-plane)")
     try:
         if unit in ("turns", "radians"):
             return Points.turns(values) if unit == "turns" else Points.radians(values)
         return Points.z(values)
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
+
+
+def _check_unit(values: np.ndarray, unit: str | None, what: str, others: str) -> None:
+    if values.dtype.kind == "c" and unit not in (None, "z"):
+        raise ValueError(f"{what} is complex, --points-unit {unit} is for real numbers: leave it out for z")
+    if values.dtype.kind != "c" and unit is None:
+        choices = f"turns (cycles per sample), radians (per sample){others}"
+        raise ValueError(f"{what} is real and no unit is given: give --points-unit {choices}")
 
 
 def cloud_of(path: Path, unit: str | None, arrays: Mapping[str, np.ndarray]) -> Cloud:

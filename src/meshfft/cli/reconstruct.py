@@ -28,25 +28,11 @@ from ..nufft.penalties import PENALTIES
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered
 from . import flags as read
+from . import scattered
 from .cluster import everywhere
 from .output import guarded
 from .points import dataset_in
-from .scattered import (
-    KEY,
-    Asked,
-    AtPoints,
-    Command,
-    OpenedData,
-    OriginFlag,
-    TolFlag,
-    asked_for,
-    finish,
-    points_at,
-    read_points,
-    record,
-    run_command,
-    words,
-)
+from .scattered import Asked, AtPoints, Command, OpenedData
 
 MOST_TEXT = 4096  # bytes of a text file with 4 x 4 numbers
 DENSITIES = ("pipe", "none")
@@ -70,8 +56,8 @@ def reconstruct(
     l2: Annotated[float, read.option("X", "Weight of |x|^2: 1e-3.")] = 0.0,
     regularise: Annotated[str | None, read.option("NAME", "By ADMM, for few samples: tv or wavelet.")] = None,
     weight: Annotated[float | None, read.option("X", "Weight of that; by default 1e-4.")] = None,
-    tol: TolFlag = 1e-4,
-    origin: OriginFlag = "centre",
+    tol: scattered.TolFlag = 1e-4,
+    origin: scattered.OriginFlag = "centre",
     voxel: Annotated[str | None, read.option("X,X,...", "Size of a voxel along each dimension, in mm: 1.5,3.")] = None,
     affine: Annotated[Path | None, read.option("FILE", "Of voxels: NIfTI, or 4 x 4 numbers in .npy or .txt.")] = None,
     as_complex: Annotated[bool, read.switch("--complex", "Complex numbers in NIfTI too.")] = False,
@@ -105,7 +91,7 @@ def reconstruct(
         how: read.Keywords = {"tol": tol, "origin": origin}
         more: read.Keywords = {"select": select, "maps": maps, "iterations": iterations, "density": density}
         more |= {"regularise": regularise, "weight": 1e-4 if regularise and weight is None else weight}
-        found = asked_for(source, target, files, at, **how, **more, l2=l2, complex=as_complex)
+        found = scattered.asked_for(source, target, files, at, **how, **more, l2=l2, complex=as_complex)
         encoded = {one.sizes for one in encodings_of(source, files.dataset)} if found.shape is None else set()
         if len(encoded) > 1:
             raise ValueError(f"{source} has encoded matrices {sorted(encoded)}: give --shape N,N,...")
@@ -116,7 +102,8 @@ def reconstruct(
         found.more["affine"] = read_affine(voxel, affine, shape, origin, target)
         return found._replace(shape=shape)
 
-    run_command(joining, asked, Command("reconstruct", tuple(FORMATS), True, _measured, _coil_images, _reconstruct))
+    command = Command("reconstruct", tuple(FORMATS), True, _measured, _coil_images, _reconstruct)
+    scattered.run_command(joining, asked, command)
 
 
 def _check(more: read.Keywords) -> None:
@@ -142,13 +129,15 @@ def _measured(asked: Asked) -> Iterator[OpenedData]:
         if more["select"]:
             raise ValueError(f"{source} is no ISMRMRD file, of which --select takes readouts: leave it out")
         with open_array(source, dataset_in(source, dataset, "kspace")) as array:
-            yield asked, array, everywhere(lambda: read_points(asked, None))
+            yield asked, array, everywhere(lambda: scattered.read_points(asked, None))
         return
     inside = asked.points is None
     scan = everywhere(lambda: read_scan(source, dataset, more["select"], trajectory=inside))
     asked.files.say(f"{source}: {scan.words}.")
-    asked = _with_unit(asked, scan) if inside else asked
-    points = partial(points_at, asked, {"": scan.points}, source) if inside else partial(read_points, asked, None)
+    points = partial(scattered.read_points, asked, None)
+    if inside:
+        asked = _with_unit(asked, scan)
+        points = partial(scattered.points_at, asked, {"": scan.points}, source)
     yield asked, scan.values, everywhere(points)
 
 
@@ -262,7 +251,7 @@ def _maps_in(asked: Asked) -> tuple[Path, str | None] | None:
 def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> None:
     dtype, more, say = plan.dtype, asked.more, asked.files.say
     found = _maps_in(asked)
-    made = {**record(asked, plan, "reconstruct"), **more, "maps": str(found[0]) if found else None}
+    made = {**scattered.record(asked, plan, "reconstruct"), **more, "maps": str(found[0]) if found else None}
     with asked.files.progress(more["iterations"], in_bytes=False) as progress:
         progress.begin("read")
         values = meshfft.shard(array.astype(dtype), mesh, plan.out_layout.spec)
@@ -282,7 +271,7 @@ def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -
         nifti, affine = is_nifti(asked.target), more["affine"]
         magnitude = nifti and not more["complex"]
         y = voxels(image, plan.points.dims, magnitude) if nifti else image
-        how = {"about": {KEY: made}, "affine": affine and np.array(affine)}
+        how = {"about": {scattered.KEY: made}, "affine": affine and np.array(affine)}
         write_array(asked.target, y, overwrite=asked.files.overwrite, **how)
     start, end = residuals[0], residuals[-1]
     say(f"Residual |b - N x| / |b|: {start:.3g} at the start, {end:.3g} after {more['iterations']} steps.")
@@ -290,4 +279,4 @@ def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -
         sizes = np.linalg.norm(np.array(affine)[:3, : plan.points.dims], axis=0)
         say(f"Voxels of {' x '.join(f'{size:.4g}' for size in sizes)} mm.")
     facts = {**plan.to_dict(), **made, "residuals": list(residuals)}
-    finish(asked, facts, progress.timings, f"{'magnitude, ' * magnitude}{words(y)}")
+    scattered.finish(asked, facts, progress.timings, f"{'magnitude, ' * magnitude}{scattered.words(y)}")

@@ -9,19 +9,8 @@ from ..io import Record, Source, inverse_options, open_array
 from ..operators.points import Points
 from ..operators.transform import dims_of
 from ..out_of_core import recorded_devices
+from . import flags as read
 from .cluster import MOST_VIRTUAL, deciding
-from .flags import (
-    Files,
-    Keywords,
-    PointsFlag,
-    PointsUnitFlag,
-    check_choice,
-    option,
-    read_mesh,
-    read_sizes,
-    read_spec,
-    switch,
-)
 from .points import UNITS, Cloud, cloud_of, order_of, points_of, read_arrays
 
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # options that the inverse takes from the file
@@ -48,32 +37,32 @@ class Sampling(NamedTuple):
     digest: str
     solve: bool
     unknowns: tuple[int, ...] | None
-    weights: Keywords
+    weights: read.Keywords
 
-    def deciding(self) -> Keywords:
+    def deciding(self) -> read.Keywords:
         return {"points": self.digest, "solve": self.solve, "unknowns": self.unknowns, **self.weights}
 
 
 class SamplingFlags(NamedTuple):
-    points: PointsFlag = None
-    points_unit: PointsUnitFlag = None
-    solve: Annotated[bool, switch("--solve", "Find the array whose samples are IN.")] = False
-    unknowns: Annotated[str | None, option("N,N,...", "Its sizes, if not those of IN: 64,64.")] = None
-    tikhonov: Annotated[float | None, option("X", "Keep it small by this weight: 1e-3.")] = None
-    truncation: Annotated[float | None, option("X", "Drop smaller singular values: 1e-3.")] = None
+    points: read.PointsFlag = None
+    points_unit: read.PointsUnitFlag = None
+    solve: Annotated[bool, read.switch("--solve", "Find the array whose samples are IN.")] = False
+    unknowns: Annotated[str | None, read.option("N,N,...", "Its sizes, if not those of IN: 64,64.")] = None
+    tikhonov: Annotated[float | None, read.option("X", "Keep it small by this weight: 1e-3.")] = None
+    truncation: Annotated[float | None, read.option("X", "Drop smaller singular values: 1e-3.")] = None
 
 
 def read_sampling(flags: SamplingFlags) -> Sampling | None:
     path, unit, solve, unknowns, *_ = flags
     weights = {"tikhonov": flags.tikhonov, "truncation": flags.truncation}
-    named: Keywords = {"points-unit": unit, "solve": solve or None, "unknowns": unknowns, **weights}
+    named: read.Keywords = {"points-unit": unit, "solve": solve or None, "unknowns": unknowns, **weights}
     for name, value in named.items():
         other, there = ("points", path is not None) if name in ("points-unit", "solve") else ("solve", solve)
         if value is not None and not there:
             raise ValueError(f"--{name} goes with --{other}: give that too, or leave out --{name}")
     if path is None:
         return None
-    check_choice(unit, UNITS, "--points-unit")
+    read.check_choice(unit, UNITS, "--points-unit")
     arrays = read_arrays(path)
     points: tuple[Points, ...] | Cloud
     if "radius" in arrays or any(array.ndim != 1 for array in arrays.values()):
@@ -83,7 +72,7 @@ def read_sampling(flags: SamplingFlags) -> Sampling | None:
         points = tuple(points_of(arrays[name], unit, f"{path}, {name}" if name else str(path)) for name in names)
     kinds = [f"{name} {arrays[name].shape} {arrays[name].dtype} {unit} ".encode() for name in names]
     numbers = b"".join(kind + arrays[name].tobytes() for kind, name in zip(kinds, names, strict=True))
-    sizes = None if unknowns is None else read_sizes(unknowns, "--unknowns", "64,64")
+    sizes = None if unknowns is None else read.read_sizes(unknowns, "--unknowns", "64,64")
     return Sampling(path, axes, points, hashlib.sha256(numbers).hexdigest()[:16], solve, sizes, weights)
 
 
@@ -94,7 +83,7 @@ def check_alone(sampling: Sampling | None, **given: object) -> None:
             raise ValueError(f"{with_which} and --{name} exclude each other: {EXCLUDED[name]}")
 
 
-def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int, ...] | None) -> Keywords:
+def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int, ...] | None) -> read.Keywords:
     """Shape, axes and points of the plan for an array of a given shape, or for one found from such samples."""
     path, points, ndim = sampling.path, sampling.points, len(given)
     if isinstance(points, Cloud):
@@ -120,7 +109,7 @@ def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int,
 
 def _scattered_options(
     sampling: Sampling, cloud: Cloud, given: tuple[int, ...], axes: tuple[int, ...] | None
-) -> Keywords:
+) -> read.Keywords:
     """The same at scattered points, whose coordinates are those of the axes, by default the last."""
     many, rest = cloud.dims, len(given) - len(cloud.shape)
     if sampling.solve:
@@ -168,11 +157,11 @@ class Flags(NamedTuple):
 
     source: Path
     target: Path
-    files: Files
+    files: read.Files
     mesh: str | None
     spec: str | None
     inverse: bool
-    given: Keywords
+    given: read.Keywords
     plot: Path | None
     memory: int | None
     resume: bool
@@ -184,25 +173,25 @@ class Flags(NamedTuple):
         values |= self.sampling.deciding() if self.sampling else {"points": None}
         return deciding(self.target, self.files, values)
 
-    def plan_options(self, array: Source) -> Keywords:
+    def plan_options(self, array: Source) -> read.Keywords:
         """Arguments of `meshfft.plan` but the mesh, from flags or record."""
         record = _record(array) if self.inverse else None
         recorded = {} if record is None or record.inverse else inverse_options(record)
         given = {name: value for name, value in self.given.items() if value is not None}
         other = given.keys() & {"kind", "axes"}  # only the scale of another transform is known
         known = {name: recorded[name] for name in (("norm",) if other else KNOWN) if name in recorded}
-        where: Keywords = {"shape": array.shape}
+        where: read.Keywords = {"shape": array.shape}
         if self.sampling:
             where = sampled_options(self.sampling, array.shape, self.given["axes"])
         if recorded and not (self.mesh or self.spec):
             spec = recorded["spec"]
         else:
-            spec = read_spec(self.spec, self.mesh_sizes(array), len(where["shape"]))
+            spec = read.read_spec(self.spec, self.mesh_sizes(array), len(where["shape"]))
         return {**known, **given, "inverse": self.inverse, "dtype": array.dtype, "spec": spec, **where}
 
     def mesh_sizes(self, array: Source) -> dict[str, int]:
         if self.mesh is not None:
-            return read_mesh(self.mesh)
+            return read.read_mesh(self.mesh)
         record = _record(array)
         if record is None:
             devices = recorded_devices(self.target) if self.resume else None
@@ -217,7 +206,7 @@ class Flags(NamedTuple):
 
     def device_count(self) -> int:
         if self.mesh is not None:
-            return math.prod(read_mesh(self.mesh).values())
+            return math.prod(read.read_mesh(self.mesh).values())
         with open_array(self.source, self.files.dataset) as array:
             return math.prod(self.mesh_sizes(array).values())
 
