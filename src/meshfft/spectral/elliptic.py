@@ -27,8 +27,7 @@ from ..operators.transform import reals, resolve_once
 from ..plans.options import FieldHow, options_of, with_options
 from ..plans.plan import Plan
 from ..plans.request import read
-from ..steps.problem import Options
-from .fields import AxisValues, Lengths, Where, along, back, field, harmonics, in_one, of_each, periods, returned
+from .fields import AxisValues, Lengths, along, back, field, harmonics, in_one, of_each, periods, returned
 from .walls import BOUNDARIES, boundaries, walled
 
 
@@ -125,39 +124,31 @@ def _solution(
     dims, _ = resolve_once(shape, None, axes)
     kinds = boundaries(boundary, len(dims), (*BOUNDARIES, "open"))
     if "open" in kinds:
-        return _in_open_space(f, k2, lengths, dims, shape, kinds, options, spec)
-    array, plan, lengths, _ = walled(f, dims, kinds, lengths, options, spec)
-    box = periods(plan, lengths)
+        box = _open_box(k2, lengths, [shape[dim] for dim in dims], kinds)
+        diagonal = math.hypot(*box)
+        s = [next_fast_len(math.ceil(shape[d] * (1 + diagonal / n)), True) for d, n in zip(dims, box, strict=True)]
+        array, plan = field(f, dims, options, spec, s=s)
+        box = tuple(length * n / shape[d] for d, n, length in zip(dims, s, box, strict=True))
+        work, unit = _convolved, max(box) / (2 * np.pi)
+        scale = diagonal / unit
+    else:
+        array, plan, lengths, _ = walled(f, dims, kinds, lengths, options, spec)
+        box = periods(plan, lengths)
+        work, unit = _solved, max(box) / (2 * np.pi)
+        scale = k2 * unit**2
     real = real_dtype(plan.dtype)
-    unit = max(box) / (2 * np.pi)
-    scales = real.type(unit), real.type(k2 * unit**2)
-    return returned(in_one(_solved, plan, array, squares(plan, box), *scales), f, options, spec)
+    scales = real.type(unit), real.type(scale)
+    return returned(in_one(work, plan, array, squares(plan, box), *scales), f, options, spec)
 
 
-def _in_open_space(
-    f: AnyArray,
-    k2: float,
-    lengths: Lengths,
-    dims: tuple[int, ...],
-    shape: tuple[int, ...],
-    kinds: tuple[str, ...],
-    options: Options,
-    spec: Where,
-) -> Transformed:
-    if k2 or len(dims) != 3 or set(kinds) != {"open"}:
-        what = f"{len(dims)} axes with the boundaries {kinds}" if not k2 else f"k2 = {k2}"
+def _open_box(k2: float, lengths: Lengths, sizes: Sequence[int], kinds: tuple[str, ...]) -> tuple[float, ...]:
+    if k2 or len(sizes) != 3 or set(kinds) != {"open"}:
+        what = f"{len(sizes)} axes with the boundaries {kinds}" if not k2 else f"k2 = {k2}"
         raise ValueError(f"boundary 'open' is for poisson along three axes, all of them open: the call has {what}")
-    box = of_each(lengths if lengths is not None else [shape[dim] for dim in dims], len(dims))
+    box = of_each(sizes if lengths is None else lengths, 3)
     if box is None or len(box) != 3 or not all(0 < length < math.inf for length in box):
         raise ValueError(f"lengths is {lengths!r}: give three positive numbers, the edges of the box")
-    diagonal = math.hypot(*box)
-    s = [next_fast_len(math.ceil(shape[d] * (1 + diagonal / n)), True) for d, n in zip(dims, box, strict=True)]
-    array, plan = field(f, dims, options, spec, s=s)
-    around = tuple(length * n / shape[d] for d, n, length in zip(dims, s, box, strict=True))
-    real = real_dtype(plan.dtype)
-    unit = max(around) / (2 * np.pi)
-    scales = real.type(unit), real.type(diagonal / unit)
-    return returned(in_one(_convolved, plan, array, squares(plan, around), *scales), f, options, spec)
+    return box
 
 
 def squares(plan: Plan, lengths: Sequence[float]) -> AxisValues:
@@ -166,13 +157,13 @@ def squares(plan: Plan, lengths: Sequence[float]) -> AxisValues:
     return tuple(along(plan, dim, (j * (max(lengths) / length)) ** 2, real) for dim, (j, _), length in parts)
 
 
-def _solved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array, k2: Array) -> AnyStored:
+def _solved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array, k2: Array, /) -> AnyStored:
     """For squares in units of 1 / unit; multiplies twice by unit to avoid overflow."""
     gap = k2 - functools.reduce(operator.add, squares)
     return _times(plan, f, jnp.where(gap != 0, 1 / jnp.where(gap != 0, gap, 1), 0), unit)
 
 
-def _convolved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array, radius: Array) -> AnyStored:
+def _convolved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array, radius: Array, /) -> AnyStored:
     square = functools.reduce(operator.add, squares)
     safe = jnp.where(square > 0, square, 1)
     half = jnp.sin(jnp.sqrt(safe) * (radius / 2))  # 1 - cos(L k) = 2 sin(L k / 2)^2, which loses no digits at small k

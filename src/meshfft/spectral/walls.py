@@ -8,7 +8,6 @@ Samples are at x = (n + 1/2) length / N between walls. Half spectra have their a
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from ..layout.padded_array import AnyArray, AnyStored
 from ..operators.transform import check_known, reals
@@ -18,15 +17,6 @@ from .fields import Lengths, Where, field
 
 WALLS = {"dirichlet": "dst-2", "neumann": "dct-2"}
 BOUNDARIES = ("periodic", *WALLS)
-
-
-class Walled(NamedTuple):
-    """`lengths` are those of the axes at the places of `order`."""
-
-    array: AnyStored
-    plan: Plan
-    lengths: Lengths
-    order: list[int]
 
 
 def boundaries(boundary: str | Iterable[str], many: int, known: Sequence[str] = BOUNDARIES) -> tuple[str, ...]:
@@ -43,9 +33,11 @@ def boundaries(boundary: str | Iterable[str], many: int, known: Sequence[str] = 
 
 def walled(
     x: AnyArray, axes: Sequence[int], kinds: Sequence[str], lengths: Lengths, options: Options, spec: Where
-) -> Walled:
+) -> tuple[AnyStored, Plan, Lengths, list[int]]:
+    """As `field`, and the order in which the plan has the axes, with lengths in that order."""
     order = sorted(range(len(axes)), key=lambda j: kinds[j] == "periodic")
     walls = [WALLS[kinds[j]] for j in order if kinds[j] in WALLS]
     if lengths is not None and (given := reals(lengths)) is not None:  # others are refused where periods are made
         lengths = tuple(given[j] for j in order) if len(given) == len(axes) else given
-    return Walled(*field(x, tuple(axes[j] for j in order), options, spec, walls=walls), lengths, order)
+    array, plan = field(x, tuple(axes[j] for j in order), options, spec, walls=walls)
+    return array, plan, lengths, order
