@@ -38,6 +38,7 @@ FLAGS = (  # Python arguments in messages, and their flags
     (re.compile(rf"\b(kind|{'|'.join(Options._fields)})='([\w-]+)'"), r"--\1 \2"),
     (re.compile(r"\b(resume|overwrite)=True"), r"--\1"),
     (re.compile(r"(?<![-\w])(tikhonov|truncation|ring|margin)(?:=(?!\w)|(?= is\b))"), r"--\1"),
+    (re.compile(r"\bas (dataset|select)="), r"as --\1 "),
     (re.compile(r"s= for fewer unknowns"), "--unknowns for fewer unknowns"),
     (re.compile(r", budget is"), ", --memory is"),
 )
@@ -223,9 +224,7 @@ def describe(error: Exception) -> str:
         return str(error).replace("overwrite it", "replace it with --overwrite")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    line, argument = " ".join(str(error).split()), getattr(error, "argument", None)
-    if argument is not None:  # the library names its own
-        line = line.replace(argument, f"--{argument[:-1]} ")
+    line = " ".join(str(error).split())
     for pattern, flag in FLAGS:
         line = pattern.sub(flag, line)
     return line or type(error).__name__

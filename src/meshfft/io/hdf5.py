@@ -18,7 +18,7 @@ import numpy as np
 
 from .grid import Box
 from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, choose, coordinate_of, described, dims_of, plain_json, words
-from .refusals import Refused, Unnamed, check_chunk, check_numbers, unchanged
+from .refusals import Refused, check_chunk, check_numbers, unchanged
 from .source import Coordinate, Labels, Read, Source, assigning, source_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _datasets(path: Path, file: "h5py.File") -> "dict[str, h5py.Dataset]":
         count += len(group)
         if count > MOST_OBJECTS:
             many = f"{path} has more than {MOST_OBJECTS} groups and datasets"
-            raise Unnamed(f"{many}: name the one to read, as {Unnamed.argument}group/name")
+            raise Refused(f"{many}: name the one to read, as dataset=group/name")
         for name, item in members(group):
             address = h5py.h5o.get_info(item).addr
             if isinstance(item, h5py.h5d.DatasetID) and address not in seen:

@@ -43,12 +43,6 @@ HEAD = (
 )
 
 
-class Mixed(Refused):
-    """Readouts of several images; `argument` as in `Unnamed`."""
-
-    argument = "select="
-
-
 class Encoding(NamedTuple):
     trajectory: str  # "cartesian", "radial", ...
     matrix: tuple[int, ...]  # pixels along x, y and z
@@ -207,7 +201,7 @@ def _kept(path: Path, heads: np.ndarray, select: Mapping[str, int | str]) -> tup
         have, one = np.unique(values[kept]).tolist(), select.get(name)
         many = f"{path} has readouts of {name} {', '.join(map(str, have[:20]))}{', ...' * (len(have) > 20)}"
         if one is None and len(have) > 1:
-            raise Mixed(f"{many}, of images that must not be mixed: select one, as {Mixed.argument}{name}={have[0]}")
+            raise Refused(f"{many}, of images that must not be mixed: select one, as select={name}={have[0]}")
         if one not in (None, ALL, *have):
             raise Refused(f"{many}, and none of {name} {one}: select one of these")
         if one not in (None, ALL):

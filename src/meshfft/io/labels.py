@@ -22,7 +22,7 @@ import numpy as np
 
 from .grid import Box
 from .record import KEY, LONGEST, SHORTEST, Dimension, Record, conformed, is_text, recorded
-from .refusals import Refused, Unnamed
+from .refusals import Refused
 from .source import Coordinate, Labels, Source
 
 BEFORE = "meshfft_before"  # attribute of a coordinate of frequencies: data for the inverse
@@ -169,11 +169,11 @@ def choose(path: Path, arrays: Mapping[str, Described], dataset: str | None) -> 
         raise Refused(f"{path} has no dataset of its own: give a file that has one")
     names = sorted(arrays) if dataset is not None else _data_among(arrays)
     listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
-    one = f"name one of them, as {Unnamed.argument}{shlex.quote(_short(names[0]))}"
+    one = f"name one of them, as dataset={shlex.quote(_short(names[0]))}"
     if dataset is not None and dataset.strip("/") not in names:
-        raise Unnamed(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
+        raise Refused(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
     if dataset is None and len(names) != 1:
-        raise Unnamed(f"{path} has {len(names)} datasets ({listed}): {one}")
+        raise Refused(f"{path} has {len(names)} datasets ({listed}): {one}")
     return names[0] if dataset is None else dataset.strip("/")
 
 

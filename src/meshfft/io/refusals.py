@@ -25,12 +25,6 @@ class Refused(ValueError):
     """A complete message, passed on unchanged."""
 
 
-class Unnamed(Refused):
-    """One of several datasets has to be named; a command line sets `argument` to its own flag."""
-
-    argument = "dataset="
-
-
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[None]:
     try:
