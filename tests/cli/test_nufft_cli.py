@@ -247,7 +247,7 @@ def test_a_note_on_units_starts_no_devices(monkeypatch: pytest.MonkeyPatch, caps
 
     for name in ("process_count", "process_index", "devices"):
         monkeypatch.setattr(jax, name, started)
-    asked: Any = SimpleNamespace(points_unit="radians", shape=SHAPE)
+    asked: Any = SimpleNamespace(at=scattered.AtPoints(points_unit="radians"), shape=SHAPE)
     scattered.points_at(asked, {"": TURNS / 4}, Path("p.npy"))
     assert "are these turns?" in capsys.readouterr().err
 

@@ -131,7 +131,7 @@ def _measured(asked: Asked) -> Iterator[OpenedData]:
         with open_array(source, dataset_in(source, dataset, "kspace")) as array:
             yield asked, array, everywhere(lambda: scattered.read_points(asked, None))
         return
-    inside = asked.points is None
+    inside = asked.at.points is None
     scan = everywhere(lambda: read_scan(source, dataset, more["select"], trajectory=inside))
     asked.files.say(f"{source}: {scan.words}.")
     points = partial(scattered.read_points, asked, None)
@@ -142,14 +142,14 @@ def _measured(asked: Asked) -> Iterator[OpenedData]:
 
 
 def _with_unit(asked: Asked, scan: Scan) -> Asked:
-    sizes, unit = scan.encoding.sizes, asked.points_unit
+    sizes, unit = scan.encoding.sizes, asked.at.points_unit
     if scan.cartesian and unit not in (None, "turns"):
         turns = f"{asked.source} is Cartesian and its points are computed, in turns"
         raise ValueError(f"{turns}: leave out --points-unit {unit}")
     if unit == "field-of-view" and asked.shape != sizes:
         both = f"{asked.source} encodes a field of view of {sizes} pixels, --shape has {asked.shape}"
         raise ValueError(f"{both}: leave out --shape, or give the points in turns")
-    return asked._replace(points_unit="turns" if scan.cartesian else unit)
+    return asked._replace(at=asked.at._replace(points_unit="turns" if scan.cartesian else unit))
 
 
 def _affine(asked: Asked) -> Affine | None:
@@ -160,7 +160,7 @@ def _affine(asked: Asked) -> Affine | None:
         return given
     if maps and is_nifti(maps):
         return _rows(nifti_affine(maps), f"that of {maps}")
-    encodings = {*encodings_of(asked.source, asked.files.dataset)} if asked.points is None else set[Encoding]()
+    encodings = {*encodings_of(asked.source, asked.files.dataset)} if asked.at.points is None else set[Encoding]()
     one = encodings.pop() if len(encodings) == 1 else None
     if one is None or len(asked.shape or ()) != len(one.sizes) or min(one.field_of_view) <= 0:
         return None

@@ -34,7 +34,7 @@ from .output import PartTime, guarded, waiting
 from .points import UNITS, cloud_of, dataset_in, read_arrays
 
 PRECISIONS = ("float32", "float64")
-FREE = ("source", "target", "points", "files")  # without effect, or compared otherwise
+FREE = ("source", "target", "at", "files")  # without effect, or compared otherwise
 KEY = "meshfft_scattered"
 
 METHOD = "kdft: the sum itself; auto, transpose or cooley-tukey: of the fine grid."
@@ -56,20 +56,16 @@ class Asked(NamedTuple):
     source: Path
     target: Path
     files: read.Files
-    points: Path | None
-    points_unit: str | None
+    at: AtPoints
     shape: tuple[int, ...] | None
     mesh: dict[str, int]
-    spec: str | None
-    sigma: float | None
-    precision: str | None
     tol: float
     origin: str
     norm: str | None
     more: read.Keywords
 
     def deciding(self, points: Scattered, kind: str) -> dict[str, str]:
-        values = {name: value for name, value in self._asdict().items() if name not in FREE}
+        values = self.at._asdict() | {name: value for name, value in self._asdict().items() if name not in FREE}
         numbers = (points.in_turns, *(() if points.log_radius is None else (np.asarray(points.log_radius),)))
         values["points"] = hashlib.sha256(b"".join(one.tobytes() for one in numbers)).hexdigest()[:16]
         return {"the command": kind, **deciding(self.target, self.files, values)}
@@ -92,7 +88,7 @@ def run_command(joining: read.Joining, ask: Callable[[], Asked], command: Comman
 
 
 def _run(asked: Asked, command: Command) -> None:
-    inputs = [path for path in (asked.source, asked.points, asked.more.get("maps")) if path]
+    inputs = [path for path in (asked.source, asked.at.points, asked.more.get("maps")) if path]
     everywhere(lambda: check_files(asked.target, asked.files.overwrite, inputs, command.outputs))
     with command.opened(asked) as (asked, array, points):
         agree({**asked.deciding(points, command.kind), **identity(array)})
@@ -110,17 +106,18 @@ def _run(asked: Asked, command: Command) -> None:
 
 def _planned(asked: Asked, shape: tuple[int, ...], points: Scattered, mesh: Mesh, dtype: np.dtype) -> Plan:
     """By default mesh axes cut the last dimensions, in order."""
-    double = asked.precision == "float64" or (asked.precision is None and dtype in (np.float64, np.complex128))
+    precision, cuts = asked.at.precision, asked.at.spec
+    double = precision == "float64" or (precision is None and dtype in (np.float64, np.complex128))
     if double:
         jax.config.update("jax_enable_x64", True)
-    spec = read.read_spec(asked.spec, asked.mesh, len(shape) if asked.spec else points.dims)
-    if not asked.spec:
+    spec = read.read_spec(cuts, asked.mesh, len(shape) if cuts else points.dims)
+    if not cuts:
         spec = (*(None,) * (len(shape) - points.dims), *spec)
     kind, method = np.dtype(np.complex128 if double else np.complex64), asked.more.get("method", "auto")
     where: read.Keywords = {"mesh": mesh, "spec": spec, "dtype": kind, "norm": asked.norm, "method": method}
     if method == "kdft":
         return meshfft.plan(shape, points=points, **where)
-    how: read.Keywords = {"tol": asked.tol, "sigma": asked.sigma, "origin": asked.origin}
+    how: read.Keywords = {"tol": asked.tol, "sigma": asked.at.sigma, "origin": asked.origin}
     return meshfft.scattered_plan(shape, points, **where, **how)
 
 
@@ -140,13 +137,12 @@ def asked_for(
     read.check_choice(origin, ORIGINS, "--origin")
     read.check_choice(at.points_unit, UNITS, "--points-unit")
     sizes = None if at.shape is None else read.read_sizes(at.shape, "--shape", "128,128")
-    known = {**at._asdict(), "shape": sizes, "mesh": read.read_mesh(at.mesh or "1")}
-    return Asked(source, target, files, tol=tol, origin=origin, norm=norm, more=more, **known)
+    return Asked(source, target, files, at, sizes, read.read_mesh(at.mesh or "1"), tol, origin, norm, more)
 
 
 def read_points(asked: Asked, image: tuple[int, ...] | None) -> Scattered:
-    path = asked.points or asked.source
-    if asked.points is None and dataset_in(path, None, "traj") is None:
+    path = asked.at.points or asked.source
+    if asked.at.points is None and dataset_in(path, None, "traj") is None:
         raise ValueError(f"{path} has no dataset traj: give the points with --points FILE")
     return points_at(asked, read_arrays(path), path, image)
 
@@ -154,7 +150,7 @@ def read_points(asked: Asked, image: tuple[int, ...] | None) -> Scattered:
 def points_at(
     asked: Asked, arrays: Mapping[str, np.ndarray], path: Path, image: tuple[int, ...] | None = None
 ) -> Scattered:
-    cloud = cloud_of(path, asked.points_unit, arrays)
+    cloud = cloud_of(path, asked.at.points_unit, arrays)
     sizes = asked.shape if image is None else image[-cloud.dims :]
     if sizes is None or len(sizes) != cloud.dims:
         given = f"the image {len(sizes or ())} dimensions" if image else f"--shape {len(sizes or ())} sizes"
@@ -178,7 +174,7 @@ def record(asked: Asked, plan: Plan, kind: str) -> dict[str, object]:
         "transform": kind,
         "method": plan.options.method,
         "points": list(points.shape),
-        "unit": asked.points_unit or "z",
+        "unit": asked.at.points_unit or "z",
         "origin": asked.origin,
         "norm": asked.norm or "backward",
         **grid,
@@ -188,7 +184,8 @@ def record(asked: Asked, plan: Plan, kind: str) -> dict[str, object]:
 
 
 def finish(asked: Asked, facts: read.Keywords, timings: Sequence[PartTime], wrote: str) -> None:
-    files = {"input": str(asked.source), "output": str(asked.target), "points_file": str(asked.points or asked.source)}
+    points = asked.at.points or asked.source
+    files = {"input": str(asked.source), "output": str(asked.target), "points_file": str(points)}
     asked.files.finish({**facts, **files}, timings, f"Wrote {asked.target}: {wrote}.")
 
 
