@@ -118,21 +118,16 @@ class Trial(Hashable, Protocol):
     """A kernel and a small block for it; hashable."""
 
     @property
-    def name(self) -> str:
-        """Kernel, lengths and block."""
+    def name(self) -> str: ...  # kernel, lengths and block
 
     @property
-    def bound(self) -> float:
-        """Allowed relative L2 error."""
+    def bound(self) -> float: ...  # allowed relative L2 error
 
-    def given(self) -> list[np.ndarray]:
-        """Random arrays."""
+    def given(self) -> list[np.ndarray]: ...  # random arrays
 
-    def found(self, *arrays: Array, interpret: bool) -> Sequence[Array]:
-        """The kernel's result."""
+    def found(self, *arrays: Array, interpret: bool) -> Sequence[Array]: ...  # the kernel's result
 
-    def exact(self, *arrays: Array) -> Sequence[ArrayLike]:
-        """The same, by other means."""
+    def exact(self, *arrays: Array) -> Sequence[ArrayLike]: ...  # the same, by other means
 
 
 class Verdict(NamedTuple):
