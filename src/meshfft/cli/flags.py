@@ -120,9 +120,7 @@ class PlanFlags(NamedTuple):
     method: MethodFlag = "auto"
     order: OrderFlag = "natural"
     norm: NormFlag = "backward"
-    dtype: Annotated[str | None, option("NAME", f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")] = (
-        None
-    )
+    dtype: Annotated[str | None, option("NAME", f"Of the input: {', '.join(DTYPES)}; else as --kind needs.")] = None
     kind: KindFlag = "fft"
     precision: PrecisionFlag = "default"
     engine: Annotated[str, option("NAME", "Of local FFTs: auto, or xla for XLA's alone.")] = "auto"

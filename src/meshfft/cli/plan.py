@@ -61,13 +61,8 @@ def plan(
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     options = how.read()
     if memory is not None:
-        useless: flags.Keywords = {
-            "--topology": topology,
-            "--spec": how.spec,
-            "--points": points,
-            "--measure": trying or None,
-        }
-        found = _passes(lengths, memory, mesh, options, useless)
+        given = {"--topology": topology, "--spec": how.spec, "--points": points, "--measure": trying or None}
+        found = _passes(lengths, memory, mesh, options, [name for name, value in given.items() if value is not None])
         print_json(found.to_dict()) if as_json else say(str(found))
         return
     if (sampling := read_sampling(SamplingFlags(points, points_unit))) is not None:
@@ -108,16 +103,14 @@ def _topology(name: str | None, outer: str | None, compiling: bool) -> str | Non
     if outer is not None and name is None:
         raise ValueError("--outer is a rate of --topology: name the machine, as --topology 4*h100:8")
     if name is not None and name.endswith(".toml") and (outer or compiling):
-        raise ValueError(
-            f"--outer and --compile go with a machine by name: edit outer in {name}, or name one, as v3:4x4"
-        )
+        named = "--outer and --compile go with a machine by name"
+        raise ValueError(f"{named}: edit outer in {name}, or name one, as v3:4x4")
     return name if outer is None else f"{name}@{outer}"
 
 
 def _passes(
-    lengths: tuple[int, ...], memory: str, mesh: str | None, options: flags.Keywords, others: flags.Keywords
+    lengths: tuple[int, ...], memory: str, mesh: str | None, options: flags.Keywords, useless: list[str]
 ) -> Passes:
-    useless = [name for name, value in others.items() if value is not None]
     useless += [f"--{name}" for name, usual in flags.IDLE.items() if options.pop(name) != usual]
     if useless:
         raise ValueError(f"{useless[0]} says nothing of passes over the disk: leave it or --memory out")

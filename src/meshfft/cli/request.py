@@ -196,9 +196,8 @@ class Flags(NamedTuple):
         if record is None:
             devices = recorded_devices(self.target) if self.resume else None
             had = f"give that of the unfinished run, of {devices} devices a process, as --mesh {devices}"
-            raise ValueError(
-                f"{self.source} has no record of a mesh: {had if devices else 'give one, as --mesh 2,2,2'}"
-            )
+            remedy = had if devices else "give one, as --mesh 2,2,2"
+            raise ValueError(f"{self.source} has no record of a mesh: {remedy}")
         count = math.prod(record.mesh.values())
         if count > MOST_VIRTUAL:
             raise ValueError(f"{self.source} was made on {count} devices: give a mesh of those here, as --mesh 2,2,2")

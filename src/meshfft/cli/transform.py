@@ -88,9 +88,8 @@ def transform(
         given, kind = read.read_options(axes, **how._asdict()), how.kind
         for name in read.SENT:
             if given[name] is not None and memory is not None:
-                raise ValueError(
-                    f"--{name} is for what devices send, and in passes they send nothing: leave out --{name}"
-                )
+                sent = f"--{name} is for what devices send, and in passes they send nothing"
+                raise ValueError(f"{sent}: leave out --{name}")
         if plot is not None and inverse:
             raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
         if plot is not None and kind not in (None, "fft"):

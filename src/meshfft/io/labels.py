@@ -242,10 +242,8 @@ def _decoded(source: Source, attributes: Mapping[str, object]) -> Source:
         raw = np.empty(out.shape, stored)
         source.read(box, raw)
         if packing.missing(raw).any():
-            marks = ", ".join(map(str, packing.marks))
-            raise Refused(
-                f"{source.path} has missing values ({marks}), of which there is no transform: fill them first"
-            )
+            has = f"{source.path} has missing values ({', '.join(map(str, packing.marks))})"
+            raise Refused(f"{has}, of which there is no transform: fill them first")
         out[...] = packing.unpacked(raw, dtype)
 
     return dataclasses.replace(source, dtype=dtype, read=read)

@@ -36,12 +36,10 @@ def readable(path: Path) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split(" [")[0].split())[:300] or type(error).__name__
         if UNREAD.search(reason):
-            raise Refused(
-                f"{path} is stored in a way that is not read ({reason}): store it without filters, with zstd or gzip"
-            ) from error
-        raise ValueError(
-            f"{path} cannot be read, it is damaged or cut short ({reason}): make or copy it again"
-        ) from error
+            unread = f"{path} is stored in a way that is not read ({reason})"
+            raise Refused(f"{unread}: store it without filters, with zstd or gzip") from error
+        unreadable = f"{path} cannot be read, it is damaged or cut short ({reason})"
+        raise ValueError(f"{unreadable}: make or copy it again") from error
 
 
 @contextlib.contextmanager

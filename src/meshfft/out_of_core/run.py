@@ -198,10 +198,8 @@ def _program(plan: Plan, dtype: np.dtype) -> jax.stages.Compiled:
 
 def _agreed(made: Passes, source: Sliceable) -> dict[str, object]:
     if tuple(source.shape) != made.shape or source.dtype != made.dtype:
-        raise ValueError(
-            f"the source is {source.dtype} of shape {tuple(source.shape)}, the passes take {made.dtype} of "
-            f"{made.shape}: plan for this source"
-        )
+        both = f"{source.dtype} of shape {tuple(source.shape)}, the passes take {made.dtype} of {made.shape}"
+        raise ValueError(f"the source is {both}: plan for this source")
     run = described(made, source)
     check_alike({"the run": hashlib.sha256(json.dumps(run).encode()).hexdigest()})
     return run
@@ -212,9 +210,8 @@ def _local(made: Passes) -> Passes:
     mesh, own = made.mesh, jax.local_devices()
     if isinstance(mesh, Mesh):
         if not set(mesh.devices.flat) <= set(own):
-            raise ValueError(
-                "the mesh has devices of other processes: give each process a mesh of its own, jax.local_devices()"
-            )
+            remedy = "give each process a mesh of its own, jax.local_devices()"
+            raise ValueError(f"the mesh has devices of other processes: {remedy}")
     elif mesh is not None:
         many = math.prod(mesh.axis_sizes)
         if many > len(own):
