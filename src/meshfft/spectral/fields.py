@@ -112,9 +112,8 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
     for one in plan.transform.matrices:
         matrix = one.whole
         if not isinstance(matrix, Roots | HalfRoots | Trig) or (isinstance(matrix, Trig) and matrix.type == 3):
-            raise ValueError(
-                "the plan has no wavenumbers: plan without points=, and without cosines and sines of type 3"
-            )
+            remedy = "plan without points=, and without cosines and sines of type 3"
+            raise ValueError(f"the plan has no wavenumbers: {remedy}")
         if getattr(matrix, "sign", -1) > 0:
             raise ValueError("the plan is of an inverse transform: give the forward plan, and use its plan.inverse")
         check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made from,", "plan fewer points")

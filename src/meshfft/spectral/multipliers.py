@@ -224,10 +224,8 @@ def _times(spectrum: Array, factor: ArrayLike, plan: Plan) -> Array:
     sizes = zip(factor.shape[::-1], spectrum.shape[::-1], strict=False)
     fits = factor.ndim <= spectrum.ndim and all(n in (1, many) for n, many in sizes)
     if factor.dtype.kind not in "biufc" or not fits:
-        raise ValueError(
-            f"f made factors of shape {factor.shape} and type {factor.dtype} for a spectrum of {spectrum.shape}: "
-            "make them of the wavenumbers it is called with"
-        )
+        made = f"f made factors of shape {factor.shape} and type {factor.dtype} for a spectrum of {spectrum.shape}"
+        raise ValueError(f"{made}: make them of the wavenumbers it is called with")
     product, mesh = _product(spectrum, factor), mesh_here(plan.mesh)
     traced = isinstance(spectrum, jax.core.Tracer) or isinstance(factor, jax.core.Tracer)
     return product if mesh is None or traced else placed(product, mesh, plan.out_layout.spec)

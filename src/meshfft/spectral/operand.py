@@ -143,9 +143,8 @@ def _cut(b: Array, walks: Walks, a: AnyStored) -> AnyStored:
 def _check_shapes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) -> None:
     first = len(a) - len(b)
     if missing := [d for d in dims if d < first]:
-        raise ValueError(
-            f"a has shape {a}, b {b}, which has no axis {missing[0]}: give it {len(a) - missing[0]} dimensions"
-        )
+        has = f"a has shape {a}, b {b}, which has no axis {missing[0]}"
+        raise ValueError(f"{has}: give it {len(a) - missing[0]} dimensions")
     if first < 0:
         raise ValueError(f"a has shape {a}, b {b}: give b at most as many dimensions")
     for dim, m in enumerate(b, first):
@@ -165,10 +164,8 @@ def _as_block(b: AnyStored, a: AnyStored, dims: tuple[int, ...], setting: Settin
     pairs = list(enumerate(zip(b.shape, block, strict=True), first))
     fits = not isinstance(a, PaddedArray) and all(n == m or (n == 1 and d not in dims) for d, (n, m) in pairs)
     if not fits and (differs := sorted(mine & varies)):
-        raise ValueError(
-            f"b has shape {b.shape}, a's block {block}, and b differs over {', '.join(differs)}: give a "
-            "block of that shape, or the whole b on every device"
-        )
+        has = f"b has shape {b.shape}, a's block {block}, and b differs over {', '.join(differs)}"
+        raise ValueError(f"{has}: give a block of that shape, or the whole b on every device")
     own = [d for d, (n, m) in pairs if n == m and (n > 1 or not known or varies.intersection(start.axes[d]))]
     if fits and (missing := sorted(known.intersection(*[set().union(*(start.axes[d] for d in own))]) - varies)):
         raise ValueError(

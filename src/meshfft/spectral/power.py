@@ -180,9 +180,8 @@ def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
     """Edges in units of the least wavenumber, as `largest` is."""
     if bins is None:
         if largest >= MOST:
-            raise ValueError(
-                f"the box is so long and thin that it has {largest:.3g} default bins: give bins=, such as 64"
-            )
+            has = f"the box is so long and thin that it has {largest:.3g} default bins"
+            raise ValueError(f"{has}: give bins=, such as 64")
         return np.array([0, *(np.arange(round(largest) + 1) + 0.5)])
     if isinstance(bins, SupportsIndex) and is_integer(bins):
         count = operator.index(bins)
