@@ -174,7 +174,8 @@ def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
         stage, lasting = "cannot be run", False
         error = _error(program(*arrays), trial.exact(*arrays))
     except Exception as fault:  # whatever it is, the kernel is out
-        return Verdict(f"{stage} ({_first_line(fault)})"), lasting
+        reason = " ".join([type(fault).__name__, *str(fault).strip().splitlines()[:1]])[:WORDS]
+        return Verdict(f"{stage} ({reason})"), lasting
     if not error <= trial.bound:  # or NaN
         return Verdict(f"is wrong: relative error {error:.1e}, at most {trial.bound:.1e}", error), True
     return Verdict("", error), True
@@ -183,10 +184,6 @@ def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
 def _error(found: Sequence[Array], exact: Sequence[ArrayLike]) -> float:
     a, b = (np.concatenate([np.ravel(jax.device_get(x)).astype(float) for x in xs]) for xs in (found, exact))
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))
-
-
-def _first_line(error: Exception) -> str:
-    return " ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])[:WORDS]
 
 
 def _as_verdict(said: Mapping[str, Any] | None) -> Verdict | None:

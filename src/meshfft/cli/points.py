@@ -48,16 +48,6 @@ class Cloud(NamedTuple):
     def dims(self) -> int:
         return int(self.coords.shape[-1])
 
-    def check(self) -> "Cloud":
-        if self.coords.ndim < 2 or 0 in self.coords.shape:
-            has = f"{self.path} has shape {self.coords.shape}"
-            raise ValueError(f"{has}: give points (..., d), at least one, with a coordinate for each dimension")
-        _check_unit(self.coords, self.unit, str(self.path), ", field-of-view (cycles per field of view) or z")
-        if self.radius is not None and self.unit in (None, "z"):
-            own = f"{self.path} has points of the z-plane, which have their radii"
-            raise ValueError(f"{own}: leave out the array radius")
-        return self
-
     def at(self, sizes: Sequence[int]) -> Scattered:
         """The points of a spectrum of these sizes; refuses any that exceed one cycle."""
         try:
@@ -125,7 +115,15 @@ def cloud_of(path: Path, unit: str | None, arrays: Mapping[str, np.ndarray]) -> 
     if len(names) != 1:
         has = f"{path} has arrays {', '.join(sorted(arrays))}"
         raise ValueError(f"{has}: give one array (..., d) of scattered points, and radius, or one (n,) for each axis")
-    return Cloud(path, unit, arrays[names[0]], arrays.get("radius")).check()
+    coords, radius = arrays[names[0]], arrays.get("radius")
+    if coords.ndim < 2 or 0 in coords.shape:
+        has = f"{path} has shape {coords.shape}"
+        raise ValueError(f"{has}: give points (..., d), at least one, with a coordinate for each dimension")
+    _check_unit(coords, unit, str(path), ", field-of-view (cycles per field of view) or z")
+    if radius is not None and unit in (None, "z"):
+        own = f"{path} has points of the z-plane, which have their radii"
+        raise ValueError(f"{own}: leave out the array radius")
+    return Cloud(path, unit, coords, radius)
 
 
 def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
