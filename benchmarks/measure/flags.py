@@ -95,7 +95,7 @@ def start_devices(count: int | None) -> list[jax.Device]:
 
     Without a number, all accelerators, or VIRTUAL CPU devices.
     """
-    found = running_devices(count or VIRTUAL, "--mesh")
+    found = running_devices(count or VIRTUAL)
     if count is None:
         return list(jax.devices())
     if len(found) < count:

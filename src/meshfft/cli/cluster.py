@@ -132,10 +132,8 @@ def _share(processes: int | None, count: int) -> int | None:
     """This process's CPU devices; None if the environment sets them."""
     if processes is None:
         return None
-    own, rest = divmod(count, processes)
-    if rest:
-        raise ValueError(f"the mesh has {count} devices for {processes} processes: give a multiple of {processes}")
-    check_virtual(own, "--mesh")
+    own = -(-count // processes)  # `start_mesh` refuses a rest
+    check_virtual(own)
     return own
 
 
@@ -184,7 +182,7 @@ def _fail(error: BaseException) -> NoReturn:
 def start_mesh(sizes: dict[str, int]) -> Mesh:
     """A mesh of running devices, as many of each process; before any other use of JAX."""
     count = math.prod(sizes.values())
-    devices, processes = running_devices(count, "--mesh"), jax.process_count()
+    devices, processes = running_devices(count), jax.process_count()
     there = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)
     if len(devices) < count:
         raise ValueError(f"the mesh has {count} devices and {there}: give a smaller --mesh")
@@ -203,14 +201,14 @@ def mesh_of(sizes: dict[str, int], devices: Sequence[jax.Device]) -> Mesh:
     return jax.make_mesh(tuple(sizes.values()), tuple(sizes), axes, devices=devices[: math.prod(sizes.values())])
 
 
-def running_devices(count: int, flag: str) -> list[jax.Device]:
+def running_devices(count: int) -> list[jax.Device]:
     """The machine's devices, or CPU devices if too few: `count` of them unless JAX has started."""
     try:
         jax.config.update("jax_num_cpu_devices", min(count, MOST_VIRTUAL))
     except RuntimeError:
         pass
     else:
-        check_virtual(count, flag)
+        check_virtual(count)
     devices = jax.devices()
     return devices if len(devices) >= count or jax.process_count() > 1 else jax.devices("cpu")
 
@@ -228,9 +226,9 @@ def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
     return described
 
 
-def check_virtual(count: int, flag: str) -> None:
+def check_virtual(count: int) -> None:
     if count > MOST_VIRTUAL:
-        text = f"{flag} asks for {count} devices of one process, which can have {MOST_VIRTUAL} virtual ones at most"
+        text = f"--mesh asks for {count} devices of one process, which can have {MOST_VIRTUAL} virtual ones at most"
         raise ValueError(f"{text}: give fewer, or plan for a described machine with meshfft plan")
 
 
