@@ -184,7 +184,10 @@ def test_json_is_one_object_and_nothing_else() -> None:
 class Stage:
     """A step that takes a while to be traced, and none to be run."""
 
-    name = "slow"
+    name, dtype, machine = "slow", np.dtype("f4"), SimpleNamespace(chip=None)
+
+    def __init__(self, **options: str) -> None:
+        self.walk = SimpleNamespace(compiler_options=lambda *_: tuple(options.items()))
 
     def __call__(self, x: jax.Array) -> jax.Array:
         time.sleep(0.2)
@@ -205,6 +208,13 @@ def test_compiling_and_running_are_timed_apart() -> None:
     begun = [(part, done) for event, part, done in said if event == "begin"]
     assert begun == [("read", 0), ("compile slow", 0), ("slow", 0), ("compile slow", y.nbytes), ("slow", y.nbytes)]
     assert progress.done == 2 * y.nbytes
+
+
+def test_steps_are_compiled_with_the_options_of_the_chip() -> None:
+    """Catches steps on an accelerator whose messages wait for the products, which the plan itself sends meanwhile."""
+    stages: Any = SimpleNamespace(stages=[Stage(no_such_option="1")])
+    with pytest.raises(RuntimeError, match="no_such_option"):
+        run_stages(stages, lambda: jax.numpy.zeros(2), output.Progress(lambda now, event: None))
 
 
 def test_existing_output_needs_leave() -> None:

@@ -27,6 +27,7 @@ from ..nufft.points import Scattered
 from ..numerics.dtypes import complex_dtype, is_wide
 from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
+from ..out_of_core.run import compiled
 from ..out_of_core.tiles import TRANSFER_BYTES, Passes, given_dtype
 from ..plans.inverse_solve import Solution
 from ..plans.plan import Plan
@@ -226,9 +227,9 @@ def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> St
 
 def _run_stage(stage: Plan, x: Stored, progress: Progress) -> Stored:
     progress.begin(f"compile {stage.name}")
-    compiled = jax.jit(stage).lower(x).compile()
+    program = compiled(stage, x)
     progress.begin(stage.name)
-    y: Stored = jax.block_until_ready(compiled(x))
+    y: Stored = jax.block_until_ready(program(x))
     return y
 
 

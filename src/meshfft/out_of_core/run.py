@@ -29,7 +29,7 @@ from ..io.record import Record
 from ..io.refusals import Refused
 from ..io.source import Sink
 from ..io.writing import ReportBytes, check_output, check_room, create_sink, header_of, open_sink
-from ..layout.padded_array import padded
+from ..layout.padded_array import AnyStored, padded
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
 from .journal import AGAIN, Journal, clear, described, described_source, held, journal_of
@@ -191,9 +191,13 @@ class _Run:
 def _program(plan: Plan, dtype: np.dtype) -> jax.stages.Compiled:
     sharding = NamedSharding(plan.mesh, plan.in_layout.spec) if isinstance(plan.mesh, Mesh) else None
     stored: Any = jax.ShapeDtypeStruct(plan.in_layout.storage, dtype, sharding=sharding)
-    given = padded(stored, plan.in_layout, plan.mesh)
-    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, dtype == plan.dtype)
-    return jax.jit(plan, compiler_options=dict(options) or None).lower(given).compile()
+    return compiled(plan, padded(stored, plan.in_layout, plan.mesh))
+
+
+def compiled(plan: Plan, x: AnyStored) -> jax.stages.Compiled:
+    """The plan for such arrays as one program, which JAX would compile without the chip's options."""
+    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, np.dtype(x.dtype) == plan.dtype)
+    return jax.jit(plan, compiler_options=dict(options) or None).lower(x).compile()
 
 
 def _agreed(made: Passes, source: Sliceable) -> dict[str, object]:
