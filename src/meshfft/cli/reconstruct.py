@@ -37,7 +37,7 @@ from .scattered import Asked, AtPoints, Command, OpenedData
 MOST_TEXT = 4096  # bytes of a text file with 4 x 4 numbers
 DENSITIES = ("pipe", "none")
 
-Affine = tuple[tuple[float, ...], ...]
+Affine = list[list[float]]
 
 
 @guarded
@@ -159,7 +159,7 @@ def _affine(asked: Asked) -> Affine | None:
     if given is not None or is_bare(asked.target):
         return given
     if maps and is_nifti(maps):
-        return _rows(nifti_affine(maps), f"that of {maps}")
+        return checked_affine(nifti_affine(maps), f"that of {maps}")
     encodings = {*encodings_of(asked.source, asked.files.dataset)} if asked.at.points is None else set[Encoding]()
     one = encodings.pop() if len(encodings) == 1 else None
     if one is None or len(asked.shape or ()) != len(one.sizes) or min(one.field_of_view) <= 0:
@@ -196,14 +196,14 @@ def _of_sizes(sizes: Sequence[float], shape: tuple[int, ...], origin: str) -> Af
     affine = np.diag([*sizes, *(1.0,) * (4 - len(sizes))])
     for dim, n in enumerate(shape if origin == "centre" else ()):
         affine[dim, 3] = -sizes[dim] * (n // 2)
-    return _rows(affine, f"a voxel of {' x '.join(map(str, sizes))} mm")
+    return checked_affine(affine, f"a voxel of {' x '.join(map(str, sizes))} mm")
 
 
 def _affine_in(path: Path) -> Affine:
     if not path.is_file():
         raise FileNotFoundError(f"--affine {path} is no file: give a NIfTI file, or 4 x 4 numbers in .npy or .txt")
     if is_nifti(path):
-        return _rows(nifti_affine(path), f"--affine {path}")
+        return checked_affine(nifti_affine(path), f"--affine {path}")
     with readable(path):
         if path.suffix == ".npy":
             with open_array(path) as source:
@@ -211,11 +211,7 @@ def _affine_in(path: Path) -> Affine:
         else:
             with open(path, encoding="utf-8") as file:
                 found = np.array([line.split() for line in file.read(MOST_TEXT).splitlines() if line.strip()], float)
-    return _rows(found, f"--affine {path}")
-
-
-def _rows(affine: np.ndarray, what: str) -> Affine:
-    return tuple(tuple(map(float, row)) for row in checked_affine(affine, what))
+    return checked_affine(found, f"--affine {path}")
 
 
 def _coil_images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:

@@ -194,8 +194,7 @@ def _in_core(job: Prepared) -> Made:
         load = functools.partial(meshfft.shard, source, job.mesh, comes.spec)
         y, found = _solved(job, load, progress) if job.solves else (run_stages(plan, load, progress), {})
         progress.begin("write")
-        how: read.Keywords = {"overwrite": flags.files.overwrite, "record": job.record}
-        write_array(flags.target, y, report=progress.advance, **how)
+        write_array(flags.target, y, overwrite=flags.files.overwrite, record=job.record, report=progress.advance)
     return {**plan.to_dict(), **found}, progress.timings
 
 

@@ -39,14 +39,14 @@ SPACE = 3  # dimensions of space
 SCANNER = 1  # code of scanner coordinates
 
 
-def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
+def checked_affine(affine: np.ndarray, what: str) -> list[list[float]]:
     with np.errstate(over="ignore"):
         stored = np.asarray(affine, np.float32).astype(float)  # NIfTI's precision
     if stored.shape != (4, 4) or not np.isfinite(stored).all() or (stored[3] != (0, 0, 0, 1)).any():
         raise ValueError(f"{what} is no affine: give 4 x 4 numbers, the last row 0 0 0 1")
     if np.linalg.matrix_rank(stored[:3, :3]) < 3:
         raise ValueError(f"{what} puts all voxels into a plane: give an affine that has an inverse")
-    return np.asarray(affine, float)
+    return np.asarray(affine, float).tolist()
 
 
 def nifti_affine(path: Path) -> np.ndarray:
