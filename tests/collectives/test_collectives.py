@@ -10,7 +10,7 @@ from marks import slow_rows
 from reference import dft, error, mesh, noise
 
 import meshfft as mf
-from meshfft.collectives import all_to_all
+from meshfft.collectives import all_to_all, processes
 from meshfft.inspect.hlo import collectives
 
 # name: (shape, mesh, spec, axes)
@@ -127,3 +127,12 @@ def test_residues_by_slices_are_those_of_a_table(points: int, parts: int, start:
     np.testing.assert_array_equal(found, all_to_all._by_table(line, *given, dim=0, parts=parts))
     first = np.asarray(line).reshape(-1, parts)[:, -(start or 0) % parts]
     np.testing.assert_array_equal(found[: points // parts], first)
+
+
+def test_the_first_difference_of_processes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a message that is another one in every run, and names the checksum of an input of another shape."""
+    facts = {f"fact {number}": 0 for number in range(20)}
+    other = {name: 1 for name in facts if name != "fact 0"} | {"one more": 1}
+    monkeypatch.setattr(processes, "from_all", lambda facts: {0: facts, 1: {**facts, **other}})
+    with pytest.raises(ValueError, match=r"process 0 has fact 1 0, process 1 has 1:"):
+        processes.check_alike(facts)

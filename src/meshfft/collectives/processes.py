@@ -78,7 +78,7 @@ def check_alike(facts: Mapping[str, object]) -> None:
     """Raises ValueError in every process unless all give the same plain values, by name."""
     said = from_all(facts)
     for process, other in said.items():
-        for name in said[0].keys() | other.keys():
+        for name in {**said[0], **other}:
             if said[0].get(name) != other.get(name):
                 both = f"process 0 has {name} {said[0].get(name)}, process {process} has {other.get(name)}"
                 raise ValueError(f"{both}: give every process the same files and arguments")
