@@ -30,6 +30,8 @@ class AxisMove(NamedTuple):
     def after(self, layout: Layout) -> Layout:
         cuts = list(layout.cuts)
         cuts[self.source], cuts[self.target] = cuts[self.source][: -len(self.cuts)], cuts[self.target] + self.cuts
+        for dim in (self.source, self.target):
+            cuts[dim] = _around(cuts[dim], layout.shape[dim])
         return Layout(layout.shape, tuple(cuts))
 
     def transpose(self, layout: Layout) -> "AxisMove":
@@ -40,6 +42,16 @@ class AxisMove(NamedTuple):
 
     def name(self, layout: Layout) -> str:
         return f"{join_axes(self.axes)}: {dim_name(self.source, layout.ndim)} -> {dim_name(self.target, layout.ndim)}"
+
+
+def _around(cuts: Cuts, size: int) -> Cuts:
+    """The cuts, those of one part as long as the positions that others leave them, as in `even_cuts`."""
+    outer = min((cut.span for cut in real_cuts(cuts)), default=size)
+    inner, changed = 0, list[Cut]()
+    for cut in reversed(cuts):
+        changed.append(cut if cut.parts > 1 else cut._replace(span=inner or outer))
+        inner = changed[-1].parts * changed[-1].span
+    return tuple(reversed(changed))
 
 
 @functools.lru_cache(maxsize=2**14)
