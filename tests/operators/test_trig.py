@@ -105,6 +105,7 @@ def test_by_products(x64: None, family: str, length: int) -> None:
     block = noise((2, length), "float64", length)
     for type in (1, 2, 3, 4):
         _, (matrix,), scale, *_ = made(family, length, type, "ortho", None, False)
+        assert isinstance(matrix, Trig)
         if not factors(real_lines(matrix)[0]):
             continue
         found = jax.jit(lambda b, matrix=matrix: transform(b, 1, matrix, Products()))(block)

@@ -18,7 +18,7 @@ from ..kept import Trial
 from ..machine.chip import Chip
 from ..machine.machine import Machine, Work
 from ..numerics.dtypes import Dot, Error, unit_of
-from ..numerics.split_complex import B, Planes
+from ..numerics.split_complex import Block, Planes
 from .bluestein import is_awkward, padded_length, prime_factors
 
 SUMMED, LARGEST_SUM = 0.14, 131  # roundings per term of a sum of one sign; most terms
@@ -130,13 +130,14 @@ class RealEngine(LocalEngine):
     """
 
     of_reals: ClassVar[bool] = True
+    products: bool = True  # on a matrix unit
 
     @abc.abstractmethod
-    def half(self, block: B, dims: tuple[int, ...], sign: int) -> B:
+    def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
         """Half spectra of a real block, an array or one plane."""
 
     @abc.abstractmethod
-    def real(self, block: B, dims: tuple[int, ...], length: int, sign: int) -> B:
+    def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
         """Real lines of `length` points from half spectra, an array or two planes."""
 
 

@@ -13,7 +13,7 @@ Above, N = N1 N2 with n = n1 + N1 n2 and k = k1 N2 + k2, in two stages, the seco
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from ..layout.layout import line_shape
 from ..machine.chip import Chip, rounded_up
 from ..machine.machine import Work
 from ..numerics.phases import table
-from ..numerics.split_complex import B, Planes, folded, join, like, resize, scaled, split, unfolded
+from ..numerics.split_complex import Block, Planes, folded, join, like, resize, scaled, split, unfolded
 from .base import Lines, Offer, RealEngine, Site
 from .factors import largest, way_of
 from .xla import XLA, fft, twiddled
@@ -39,20 +39,21 @@ SIDE = 128  # rows of a matrix unit
 DENSE = 4 * SIDE  # most points of one product; above, two stages are cheaper
 RUN = 32  # terms of one float sum on CPUs, which add one term after another
 HostPlanes = tuple[np.ndarray, np.ndarray]
-Ways = Callable[..., Array]
 
 
 @dataclasses.dataclass(frozen=True)
 class XlaReal(RealEngine):
     by_xla: ClassVar[bool] = True
     name = "xla"
+    products: bool = False
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
+        products = site.machine.chip.side > 1
         if 1 < len(lines.dims) <= XLA_DIMS:
-            yield cls(), lines.dims
-        if site.machine.chip.side == 1 or not factors(lines.lengths[-1]):
-            yield cls(), lines.dims[-1:]
+            yield cls(products), lines.dims
+        if not products or not factors(lines.lengths[-1]):
+            yield cls(products), lines.dims[-1:]
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         whole = XLA.work(lines, itemsize, chip)
@@ -71,36 +72,32 @@ class XlaReal(RealEngine):
         more = (copies * lines.points + chip.cached * 2 * lines.points // lines.lengths[-1]) * itemsize
         return dataclasses.replace(whole, vector_flops=whole.vector_flops // 2, peak_bytes=whole.peak_bytes + more)
 
-    def half(self, block: B, dims: tuple[int, ...], sign: int) -> B:
+    def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
         (x,) = split(block)
-        y = _by_platform(
-            x, dims, x.shape[dims[-1]], _half_by_ffts, _half_by_xla
-        )  # has sign -1; the other is its conjugate
+        # Sign -1; the other is its conjugate.
+        y = _half_by_ffts(x, dims) if self._is_long(x, dims, x.shape[dims[-1]]) else jnp.fft.rfftn(x, axes=dims)
         y = jnp.conj(y) if sign > 0 else y
         return split(y) if isinstance(block, tuple) else y
 
-    def real(self, block: B, dims: tuple[int, ...], length: int, sign: int) -> B:
+    def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
         y = join(split(block))
         y = jnp.conj(y) if sign < 0 else y
-        x = _by_platform(y, dims, length, _real_by_ffts, _real_by_xla)
+        x = (_real_by_ffts if self._is_long(y, dims, length) else _real_by_xla)(y, dims, length)
         return (x,) if isinstance(block, tuple) else x
 
-
-def _by_platform(x: Array, dims: tuple[int, ...], length: int, by_ffts: Ways, by_xla: Ways) -> Array:
-    """TPUs take complex FFTs where XLA's real one would be one long product."""
-    usual = functools.partial(by_xla, dims=dims, length=length)
-    if all(way_of(n).by_xla for n in (*(x.shape[d] for d in dims[:-1]), length)):
-        return usual(x)
-    return lax.platform_dependent(x, tpu=functools.partial(by_ffts, dims=dims, length=length), default=usual)
+    def _is_long(self, x: Array, dims: tuple[int, ...], length: int) -> bool:
+        """Whether XLA would make one long product where complex lines take a cheaper way."""
+        return self.products and not all(way_of(n).by_xla for n in (*(x.shape[d] for d in dims[:-1]), length))
 
 
-def _half_by_xla(x: Array, dims: tuple[int, ...], length: int) -> Array:
-    return jnp.fft.rfftn(x, axes=dims)
+def _half_by_ffts(x: Array, dims: tuple[int, ...]) -> Array:
+    lines = fft(lax.complex(x, jnp.zeros_like(x)), dims[-1:], -1, products=True)
+    return fft(resize(lines, dims[-1], x.shape[dims[-1]] // 2 + 1), dims[:-1], -1, products=True)
 
 
-def _half_by_ffts(x: Array, dims: tuple[int, ...], length: int) -> Array:
-    lines = fft(lax.complex(x, jnp.zeros_like(x)), dims[-1:], -1)
-    return fft(resize(lines, dims[-1], length // 2 + 1), dims[:-1], -1)
+def _real_by_ffts(y: Array, dims: tuple[int, ...], length: int) -> Array:
+    lines = resize(fft(y, dims[:-1], 1, products=True), dims[-1], length)
+    return fft(lines, dims[-1:], 1, products=True).real
 
 
 def _real_by_xla(y: Array, dims: tuple[int, ...], length: int) -> Array:
@@ -108,10 +105,6 @@ def _real_by_xla(y: Array, dims: tuple[int, ...], length: int) -> Array:
     shape = [y.shape[d] for d in dims[:-1]] + [length]
     halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
     return jnp.fft.irfftn(scaled(y, halves.reshape(line_shape(dims[-1], y.ndim))), shape, axes=dims, norm="forward")
-
-
-def _real_by_ffts(y: Array, dims: tuple[int, ...], length: int) -> Array:
-    return fft(resize(fft(y, dims[:-1], 1), dims[-1], length), dims[-1:], 1).real
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,11 +128,11 @@ class Products(RealEngine):
             peak_bytes=6 * points * itemsize,
         )
 
-    def half(self, block: B, dims: tuple[int, ...], sign: int) -> B:
+    def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
         ((x,), (dim,)) = split(block), dims
         return like(block, _to_half(x, dim, sign))
 
-    def real(self, block: B, dims: tuple[int, ...], length: int, sign: int) -> B:
+    def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
         x = _from_half(split(block), dims[0], length, sign)
         return (x,) if isinstance(block, tuple) else x
 

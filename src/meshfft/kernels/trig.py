@@ -48,7 +48,7 @@ def transform(block: Array, dim: int, matrix: Trig, engine: RealEngine = XLA_REA
 
 def _cosines(x: Array, dim: int, type: int, engine: RealEngine) -> Array:
     if type == 4 and x.shape[dim] % 2 == 0:
-        return _cosines_4_even(x, dim)
+        return _cosines_4_even(x, dim, engine.products)
     return {1: _cosines_1, 2: _cosines_2, 3: _cosines_3, 4: _cosines_4_odd}[type](x, dim, engine)
 
 
@@ -62,21 +62,27 @@ def _sines(x: Array, dim: int, type: int, engine: RealEngine) -> Array:
     return jnp.flip(_cosines(_times(x, dim, signs), dim, type, engine), dim)
 
 
+def _half(x: Array, dim: int, engine: RealEngine) -> Array:
+    spectrum = engine.half(x, (dim,), -1)
+    assert not isinstance(spectrum, tuple), "an array makes an array"
+    return spectrum
+
+
 def _cosines_1(x: Array, dim: int, engine: RealEngine) -> Array:
     mirrored = jnp.concatenate([x, _cut(x, dim, slice(-2, 0, -1))], dim)
-    return jnp.real(engine.half(mirrored, (dim,), -1))
+    return jnp.real(_half(mirrored, dim, engine))
 
 
 def _sines_1(x: Array, dim: int, engine: RealEngine) -> Array:
     zero = jnp.zeros_like(_cut(x, dim, slice(1)))
     mirrored = jnp.concatenate([zero, x, zero, -jnp.flip(x, dim)], dim)
-    return -jnp.imag(_cut(engine.half(mirrored, (dim,), -1), dim, slice(1, -1)))
+    return -jnp.imag(_cut(_half(mirrored, dim, engine), dim, slice(1, -1)))
 
 
 def _cosines_2(x: Array, dim: int, engine: RealEngine) -> Array:
     n = x.shape[dim]
     waves = 2 * host_roots(np.arange(n // 2 + 1), 4 * n, -1)
-    y = _times(engine.half(_folded(x, dim), (dim,), -1), dim, waves)
+    y = _times(_half(_folded(x, dim), dim, engine), dim, waves)
     return jnp.concatenate([jnp.real(y), -jnp.imag(_cut(y, dim, slice((n - 1) // 2, 0, -1)))], dim)
 
 
@@ -86,16 +92,18 @@ def _cosines_3(x: Array, dim: int, engine: RealEngine) -> Array:
     waves = np.where((bins == 0) | (2 * bins == n), 1, 2) * host_roots(bins, 4 * n, 1)
     low, high = _cut(x, dim, slice(n // 2 + 1)), jnp.flip(_cut(x, dim, slice(n - n // 2, None)), dim)
     pairs = lax.complex(low, -jnp.concatenate([jnp.zeros_like(_cut(x, dim, slice(1))), high], dim))
-    return _unfolded(engine.real(_times(pairs, dim, waves), (dim,), n, 1), dim)
+    lines = engine.real(_times(pairs, dim, waves), (dim,), n, 1)
+    assert not isinstance(lines, tuple), "an array makes an array"
+    return _unfolded(lines, dim)
 
 
-def _cosines_4_even(x: Array, dim: int) -> Array:
+def _cosines_4_even(x: Array, dim: int, products: bool) -> Array:
     """y_2k - i y_(N-1-2k) = 2 sum over n < N/2 of (x_2n + i x_(N-1-2n)) exp(-i pi (4k+1)(4n+1) / 4N)."""
     half = x.shape[dim] // 2
     waves = host_roots(8 * np.arange(half) + 1, 32 * half, -1)
     v = _folded(x, dim)
     pairs = lax.complex(_cut(v, dim, slice(half)), _cut(v, dim, slice(half, None)))
-    y = _times(fft(_times(pairs, dim, waves), (dim,), -1), dim, 2 * waves)
+    y = _times(fft(_times(pairs, dim, waves), (dim,), -1, products), dim, 2 * waves)
     return _unfolded(jnp.concatenate([jnp.real(y), -jnp.imag(y)], dim), dim)
 
 
@@ -109,7 +117,7 @@ def _cosines_4_odd(x: Array, dim: int, engine: RealEngine) -> Array:
     k, half = np.arange(n), n // 2
     signs = np.array([1.0, -1.0, -1.0, 1.0])[k % 4]
     folded = _folded(_times(x, dim, signs), dim)
-    v = engine.half(jnp.roll(folded, pow(4, -1, n), dim), (dim,), -1)
+    v = _half(jnp.roll(folded, pow(4, -1, n), dim), dim, engine)
     side = np.where((k % 2 == 1) == (k <= half), 1, -1)
     waves = 2 * signs * host_roots(side * n, 8, -1)
     down, up = (jnp.real(_times(v, dim, part)) for part in (waves[half::-1], waves[half:]))

@@ -25,7 +25,7 @@ from ..numerics.phases import mulmod, roots, table
 from ..numerics.split_complex import Planes, folded, join, split, times, unfolded
 from .base import Engine, Lines, Offer, Site, flops_of
 from .bluestein import chirp_fft, is_awkward
-from .factors import takes_chirp, way_of
+from .factors import LONG, takes_chirp, way_of
 
 # Passes over a block on a matrix unit: transposes per dimension, and three real products per stage. Fitted to the
 # cycles of TPU v3 and v5p.
@@ -45,10 +45,12 @@ TABLE = 2**16  # most points of a host table
 class Xla(Engine[Array]):
     by_xla: ClassVar[bool] = True
     chirp: bool = False  # longer lines for a large prime
+    products: bool = False  # on a matrix unit
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
-        yield cls(any(takes_chirp(length, site.machine.chip) for length in lines.lengths)), lines.dims
+        chip = site.machine.chip
+        yield cls(any(takes_chirp(length, chip) for length in lines.lengths), chip.side > 1), lines.dims
 
     @classmethod
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work:
@@ -94,16 +96,23 @@ class Xla(Engine[Array]):
         return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)
 
     def apply(self, block: Array, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Array:
-        return fft(block, dims, sign)
+        return fft(block, dims, sign, self.products)
 
 
 XLA = Xla()
 
 
-def fft(block: Array, dims: tuple[int, ...], sign: int) -> Array:
-    """Transforms dimensions of a complex block, unscaled. Costs about 5 N log2 N flops a line."""
+def fft(block: Array, dims: tuple[int, ...], sign: int, products: bool = False) -> Array:
+    """Transforms dimensions of a complex block, unscaled. Costs about 5 N log2 N flops a line.
+
+    Where it is not known to run on a matrix unit (`products`), only long lines have a program for each platform: these
+    take time to trace.
+    """
     dims = tuple(d for d in dims if block.shape[d] > 1)
-    if not any(is_awkward(block.shape[dim]) or not way_of(block.shape[dim]).by_xla for dim in dims):
+    lengths = [block.shape[dim] for dim in dims]
+    if products:
+        return _each_way(block, dims, sign, "products")
+    if not any(is_awkward(length) or (length > LONG and not way_of(length).by_xla) for length in lengths):
         return _by_xla(block, dims, sign)
     ways = {"cpu": "lines", "tpu": "products", "default": "ffts"}
     branches = {where: functools.partial(_each_way, dims=dims, sign=sign, way=way) for where, way in ways.items()}

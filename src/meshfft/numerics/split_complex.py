@@ -30,7 +30,7 @@ def join(planes: Planes) -> Array:
     return lax.complex(*planes) if len(planes) == 2 else planes[0]
 
 
-def like(block: B, planes: Planes) -> B:
+def like(block: Block, planes: Planes) -> Block:
     return planes if isinstance(block, tuple) else join(planes)
 
 

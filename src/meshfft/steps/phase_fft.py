@@ -34,7 +34,7 @@ from ..kernels import sliced
 from ..kernels.base import Engine, Lines, fft_error
 from ..kernels.bluestein import chirp_points, chirp_spectrum, is_awkward, padded_length
 from ..kernels.sliced import TWIDDLE_FLOPS, SlicedFFT
-from ..kernels.xla import BEHIND_PASSES, XLA
+from ..kernels.xla import BEHIND_PASSES, Xla
 from ..layout.elements import cleared, positions
 from ..layout.layout import Layout, line_shape
 from ..machine.chip import Chip
@@ -66,16 +66,18 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
     two_way: bool = False  # send both ways round the ring
     dot: Dot | None = None  # products, in float64 by slices
     parts: int = 1  # of the line, which set the error by slices
+    products: bool = False  # on a matrix unit
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PhaseFFT"]:
         kinds, dots = (Roots, problem.dots) if problem.sliced else (Roots | HalfRoots, (None,))
+        chip = problem.machine.chip
         for dim, matrix in ready(todo).items():
             parts = layout.parts[dim]
             if isinstance(matrix, kinds) and matrix.has_fft and 1 < parts:
                 if (line := line_length(matrix.length, parts, problem.sliced)) < MAX_LENGTH:
                     for dot, both in itertools.product(dots, problem.ways(parts, pairs=False)):
-                        yield cls((dim,), matrix, (matrix.rows,), line, both, dot, parts)
+                        yield cls((dim,), matrix, (matrix.rows,), line, both, dot, parts, chip.side > 1)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -90,9 +92,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return Numbers(self.matrix.becomes, self.dot is not None, () if self.dot is None else (self.dot,))
 
     def passages(self, layout: Layout) -> float:
-        """Gathering and the ring are one each; a convolution does both twice, times its chirp spectrum's maximum over
-        the mean, up to 1.4.
-        """
+        """Gathering and the ring; a convolution has both twice, times up to 1.4, its spectrum's peak over the mean."""
         return 2 if self.line == self.matrix.length else 6
 
     def error(self, layout: Layout, itemsize: int) -> Error:
@@ -256,7 +256,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
     @property
     def _engine(self) -> Engine[Any]:
-        return SlicedFFT(self.dot) if self.dot else XLA
+        return SlicedFFT(self.dot) if self.dot else Xla(products=self.products)
 
     def name(self, layout: Layout) -> str:
         ways = f" ({'two' if self.two_way else 'one'}-way)" * (layout.parts[self.dim] > 2)
