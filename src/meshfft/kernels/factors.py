@@ -1,8 +1,8 @@
 """How a matrix unit factors a length: the rows of its products.
 
 On TPUs XLA divides a length by 128, 64 or 32 while it can, and makes one dense product of the rest, however long: 5000
-rows for N = 5000, and for N = 238,810 a matrix of 425 GiB, which is computed within every product. Here such a length is
-two near its square root (Cooley and Tukey 1965), with N = R M, n = M a + b and k = c + R d:
+rows for N = 5000, and for N = 238,810 a matrix of 425 GiB. It computes the matrix within every product. Here such a
+length is two near its square root (Cooley and Tukey 1965), with N = R M, n = M a + b and k = c + R d:
 
     X[c + R d] = sum_b w_M^(b d) w_N^(b c) sum_a w_R^(a c) x[M a + b],   w_N = exp(sign 2 pi i / N)
 """
