@@ -170,8 +170,9 @@ def test_several_variables_have_to_be_named(tmp_path: Path) -> None:
         assert "name one of them, as --dataset t" in refused(path, tmp_path / "b.zarr", "--mesh", "1")
         with open_array(path, "u") as source:
             np.testing.assert_array_equal(source[...], VALUES + 1)
-        line = refused(path, tmp_path / "b.zarr", "--mesh", "1", "--dataset", "v")
-        assert "has no dataset 'v', it has" in line and "name one of them, as --dataset lat" in line
+        for typo, near in (("v", "t"), ("uu", "u")):
+            line = refused(path, tmp_path / "b.zarr", "--mesh", "1", "--dataset", typo)
+            assert f"has no dataset '{typo}', it has t, u: name one of them, as --dataset {near}" in line
 
 
 @pytest.mark.parametrize("name", ["a2.zarr", "a3.zarr", "a.nc"])

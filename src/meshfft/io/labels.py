@@ -10,6 +10,7 @@ Invariant: a dimension of frequencies never has a coordinate of positions, and m
 import base64
 import contextlib
 import dataclasses
+import difflib
 import json
 import math
 import shlex
@@ -167,14 +168,15 @@ def choose(path: Path, arrays: Mapping[str, Described], dataset: str | None) -> 
     """The named array, or the only one that is no coordinate of another."""
     if not arrays:
         raise Refused(f"{path} has no dataset of its own: give a file that has one")
-    names = sorted(arrays) if dataset is not None else _data_among(arrays)
+    names, wanted = _data_among(arrays), (dataset or "").strip("/")
+    near = difflib.get_close_matches(wanted, arrays, 1) or names
     listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
-    one = f"name one of them, as dataset={shlex.quote(_short(names[0]))}"
-    if dataset is not None and dataset.strip("/") not in names:
+    one = f"name one of them, as dataset={shlex.quote(_short(near[0]))}"
+    if dataset is not None and wanted not in arrays:
         raise Refused(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
     if dataset is None and len(names) != 1:
         raise Refused(f"{path} has {len(names)} datasets ({listed}): {one}")
-    return names[0] if dataset is None else dataset.strip("/")
+    return names[0] if dataset is None else wanted
 
 
 def _data_among(arrays: Mapping[str, Described]) -> list[str]:
