@@ -97,6 +97,8 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
     previous one. The transpose runs backwards. p^2 must divide N / 2.
     """
 
+    products: bool = False  # on a matrix unit
+
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PackedFFT"]:
         for dim, matrix in ready(todo).items() if not problem.sliced else ():
@@ -104,13 +106,13 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
                 lines = layout.resize(dim, matrix.length)
                 stored = layout == lines.resize(dim, matrix.columns) and nested(lines.cuts[dim])
                 if stored and matrix.length % (2 * layout.parts[dim] ** 2) == 0:
-                    yield cls((dim,), matrix, (matrix.rows,))
+                    yield cls((dim,), matrix, (matrix.rows,), products=problem.machine.chip.side > 1)
 
     @property
     def packed(self) -> PhaseFFT:
         pairs = self.matrix.length // 2
         roots_of_pairs = Roots(pairs, self.matrix.sign, pairs, pairs)
-        return PhaseFFT(self.dims, roots_of_pairs, (pairs,), pairs, wire=self.wire)
+        return PhaseFFT(self.dims, roots_of_pairs, (pairs,), pairs, wire=self.wire, products=self.products)
 
     def passages(self, layout: Layout) -> float:
         """1.5 times the packed transform's, since mirrored numbers are added; they are also sent twice more."""
