@@ -64,6 +64,7 @@ def test_files_of_other_devices_and_other_files_are_refused(file: Path, tmp_path
         ("domains = 1", "domains = true", "domains True"),
         ("torus = []", 'torus = ["a"]', "torus ['a']"),
         ("torus = []", "torus = [2, 4]", "torus [2, 4], which is not one of 8 cpu devices"),
+        ("domains = 1", "domains = 3", "3 domains, which 8 devices do not fill equally"),
         ("float32 =", "flaot32 =", "rates of flaot32"),
         ("link = 1000000.0", "link = true", "link True"),
         ("[rates]", "[rates", "no TOML"),

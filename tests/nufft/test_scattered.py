@@ -1,5 +1,6 @@
 """Transforms at scattered points, against direct sums: values, adjoints, gradients, collectives, hostile points."""
 
+import pickle
 from typing import Any
 
 import jax
@@ -369,6 +370,13 @@ def test_points_and_image_are_constants_of_a_program() -> None:
     image = jax.jit(lambda scale: scale * mf.nufftn_adjoint(np.asarray(values), mf.Scattered.turns(k), (16, 16)))(1.0)
     apart = abs(np.vdot(image, x) - np.vdot(values, values))
     assert apart <= 1e-6 * np.linalg.norm(values) ** 2
+
+
+def test_plans_can_be_pickled() -> None:
+    """Catches a plan that holds a function which no other process can find."""
+    k, x = np.random.default_rng(0).uniform(-0.5, 0.5, (40, 2)), noise((8, 6))
+    plan = mf.scattered_plan((8, 6), mf.Scattered.turns(k))
+    assert error(pickle.loads(pickle.dumps(plan))(x), np.asarray(plan(x))) == 0
 
 
 def test_what_does_not_fit_is_refused() -> None:

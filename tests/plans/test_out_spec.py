@@ -5,7 +5,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from hypothesis import example, given
+from hypothesis import strategies as st
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from reference import dft, error, mesh, noise
 
@@ -198,3 +200,34 @@ def test_a_longer_block_than_the_half_spectrum() -> None:
     x = mf.shard(half, mesh((1, 4)), P(None, ("x", "y")))
     y = mf.irfftn(x, axes=(1,), out_spec=P("y", "x"), method="transpose")
     assert error(y, np.fft.irfftn(half, axes=(1,))) <= 4e-7
+
+
+PAIRS = (P("x", "y"), P("y", "x"), P(("x", "y")), P(("y", "x")), P(None, ("x", "y")))
+
+
+@given(
+    st.sampled_from([(2, 2), (2, 3), (3, 2), (2, 4)]),
+    st.tuples(st.integers(2, 9), st.integers(2, 9)),
+    st.sampled_from(PAIRS),
+    st.sampled_from(PAIRS),
+    st.one_of(st.none(), st.tuples(st.integers(2, 9), st.integers(2, 9))),
+)
+@example((2, 2), (6, 9), P("y", "x"), P(("x", "y")), (9, 6))
+def test_the_adjoint_leads_back(
+    sizes: tuple[int, int], shape: tuple[int, int], spec: P, out_spec: P, s: tuple[int, int] | None
+) -> None:
+    """Catches a walk that resizes blocks which do not divide each other, so that gradients have other blocks."""
+    for kind in ("fft", "rfft"):
+        plan = mf.plan(shape, mesh=AbstractMesh(sizes, ("x", "y")), spec=spec, out_spec=out_spec, s=s, kind=kind)
+        assert plan.walk.adjoint().end == plan.walk.start
+
+
+def test_gradients_of_blocks_that_do_not_divide_each_other() -> None:
+    """Catches the same in a program: y moves onto a dimension that x cuts otherwise, which the transform shortens."""
+    host, where, (of_x, of_y) = noise((3, 3), "f"), mesh((2, 3)), (P("x", "y"), P("y", "x"))
+    x = mf.shard(host, where, of_y)
+    assert error(mf.rfftn(x, out_spec=of_x), np.fft.rfftn(host)) <= 4e-7
+    found = jax.grad(lambda x: (abs(mf.rfftn(x, out_spec=of_x)) ** 2).sum())(x)
+    twice = np.fft.fft(np.fft.rfft(host), axis=0)
+    twice = np.fft.ifft(np.pad(2 * twice, ((0, 0), (0, 1))), axis=1) * 3
+    assert error(found, (np.fft.ifft(twice, axis=0) * 3).real) <= 4e-7

@@ -169,14 +169,16 @@ def choose(path: Path, arrays: Mapping[str, Described], dataset: str | None) -> 
     if not arrays:
         raise Refused(f"{path} has no dataset of its own: give a file that has one")
     names, wanted = _data_among(arrays), (dataset or "").strip("/")
-    near = difflib.get_close_matches(wanted, arrays, 1) or names
+    if dataset is not None and wanted in arrays:
+        return wanted
+    if dataset is None and len(names) == 1:
+        return names[0]
     listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
+    near = difflib.get_close_matches(wanted, names[:1000], 1) or names
     one = f"name one of them, as dataset={shlex.quote(_short(near[0]))}"
-    if dataset is not None and wanted not in arrays:
-        raise Refused(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
-    if dataset is None and len(names) != 1:
+    if dataset is None:
         raise Refused(f"{path} has {len(names)} datasets ({listed}): {one}")
-    return names[0] if dataset is None else wanted
+    raise Refused(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
 
 
 def _data_among(arrays: Mapping[str, Described]) -> list[str]:

@@ -16,7 +16,7 @@ from ..numerics.phases import MAX_LENGTH
 from .bluestein import SIDE, folds, is_awkward
 
 DENSE = 256  # most rows of one product that take a TPU no longer than two stages, by compiled cycles
-LONG = 1024  # most rows that XLA may take where the platform is not known
+LONG = 1024  # most rows of one where the platform is not known
 NARROW = 4  # fewest points of a stage: with fewer, transposes cost what products save
 LEAST_POWER = 32  # least power of two that XLA splits off
 

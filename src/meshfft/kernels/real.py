@@ -74,18 +74,18 @@ class XlaReal(RealEngine):
 
     def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
         (x,) = split(block)
-        # Sign -1; the other is its conjugate.
-        y = _half_by_ffts(x, dims) if self._is_long(x, dims, x.shape[dims[-1]]) else jnp.fft.rfftn(x, axes=dims)
-        y = jnp.conj(y) if sign > 0 else y
+        complex_lines = self._takes_ffts(x, dims, x.shape[dims[-1]])
+        y = _half_by_ffts(x, dims) if complex_lines else jnp.fft.rfftn(x, axes=dims)
+        y = jnp.conj(y) if sign > 0 else y  # both have sign -1
         return split(y) if isinstance(block, tuple) else y
 
     def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
         y = join(split(block))
         y = jnp.conj(y) if sign < 0 else y
-        x = (_real_by_ffts if self._is_long(y, dims, length) else _real_by_xla)(y, dims, length)
+        x = (_real_by_ffts if self._takes_ffts(y, dims, length) else _real_by_xla)(y, dims, length)
         return (x,) if isinstance(block, tuple) else x
 
-    def _is_long(self, x: Array, dims: tuple[int, ...], length: int) -> bool:
+    def _takes_ffts(self, x: Array, dims: tuple[int, ...], length: int) -> bool:
         """Whether XLA would make one long product where complex lines take a cheaper way."""
         return self.products and not all(way_of(n).by_xla for n in (*(x.shape[d] for d in dims[:-1]), length))
 

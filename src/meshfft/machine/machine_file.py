@@ -53,6 +53,8 @@ def read_machine_file(path: Path) -> tuple[Chip, int, int, tuple[int, ...]]:
     whole = len(torus) == len(chip.torus) and math.prod(torus) * chip.devices * domains == devices
     if torus and not whole:
         raise ValueError(f"{path} has torus {[*torus]}, which is not one of {devices} {chip.name} devices: {remedy}")
+    if devices % domains:
+        raise ValueError(f"{path} has {domains} domains, which {devices} devices do not fill equally: {remedy}")
     if unknown := sorted({*rates} - {*RATES} | {*products} - {*dict(chip.products)}):
         raise ValueError(f"{path} has rates of {', '.join(unknown)}, which no plan takes: {remedy}")
     for name, value in (rates | products).items():

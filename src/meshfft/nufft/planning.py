@@ -10,6 +10,7 @@ import itertools
 import logging
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -108,8 +109,12 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
         load=load,
         slots=order,
         window_alone=_window_alone(post, walk.end, *what),
-        remake=lambda **changes: scattered_plan_for(problem._replace(**changes)),
+        remake=functools.partial(_remade, problem),
     )
+
+
+def _remade(problem: ScatteredProblem, **changes: Any) -> ScatteredPlan:
+    return scattered_plan_for(problem._replace(**changes))
 
 
 def _working(

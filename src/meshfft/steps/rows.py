@@ -212,7 +212,7 @@ class Bands(OneDim):
         old, new = layout.shape[self.dim], self.size
         if self.bands == (Band(0, 0, rows := self.bands[0].rows),) and rows < old == new:
             return f"clear {names((self.dim,), layout)} from {rows} on"
-        whole = "pad" if old < new else "crop"
+        whole = "pad" if old < new else "crop" if new < old else "equal blocks of"
         what = whole if self.bands == (Band(0, 0, min(old, new)),) else "bands of"
         return f"{what} {names((self.dim,), layout)}: {old} -> {new}"
 

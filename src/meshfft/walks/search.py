@@ -34,6 +34,7 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
 }
 WHOLE = (SixStep, PackedFFT)  # their dimension must have its matrix's length; it may be padded or cropped first
 BUDGET = 20_000  # edges
+LAST = 1e6  # seconds for a step whose transpose leads elsewhere, so that gradients fail
 DEEP = 1e9  # seconds for each dimension left, without a budget
 Node = tuple[Layout, frozenset[int]]
 Path = tuple[Step, ...]
@@ -105,12 +106,18 @@ def _search(problem: Problem, memory: float, weight: float, budget: float, count
             work = step.work(layout, itemsize, problem.machine.chip)
             if work.peak_bytes > memory:
                 continue
-            price = cost + problem.machine.price(work)
+            price = cost + problem.machine.price(work) + LAST * (not _returns(problem, layout, after[0]))
             if cheapest.admit(key, price) and not (count > 1 and after in _nodes(problem, path)):
                 left = ahead(after[0].shape).seconds(*after)
                 first = price + weight * left + (DEEP * len(problem.todo(after[1])) if budget == math.inf else 0)
                 heapq.heappush(queue, (first, left, next(order), price, after, (*path, step)))
     return [path for _, path in found]
+
+
+def _returns(problem: Problem, layout: Layout, after: Layout) -> bool:
+    """Whether the transposed step leads back: a resized dimension is cut evenly, and so must it be before."""
+    changed = (d for d in range(layout.ndim) if layout.shape[d] != after.shape[d])
+    return all(layout.cuts[d] in (problem.start.cuts[d], layout.cut_by(d, layout.cuts[d]).cuts[d]) for d in changed)
 
 
 def _nodes(problem: Problem, path: Path) -> set[Node]:
@@ -153,6 +160,16 @@ def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterat
             yield from (wired(step, layout, machine, wires) for step in kind.offers(problem, layout, waiting or todo))
         if not waiting and kind in WHOLE:
             yield from _pads(kind, problem, layout, todo)
+    if not waiting:
+        yield from _evened(problem, layout, todo)
+
+
+def _evened(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
+    """Bands that cut dimensions evenly, which steps that change their sizes then lead back to."""
+    for dim, matrix in ready(todo).items():
+        n, even = layout.shape[dim], layout.cut_by(dim, layout.cuts[dim])
+        if matrix.rows != n and layout.cuts[dim] not in (problem.start.cuts[dim], even.cuts[dim]):
+            yield Bands(dim, n, even.cuts[dim], (Band(0, 0, n),))
 
 
 def _pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
