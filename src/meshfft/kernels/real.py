@@ -59,7 +59,7 @@ class XlaReal(RealEngine):
         whole = XLA.work(lines, itemsize, chip)
         if chip.side > 1:
             last = SHARES[lines.onto_real] if way_of(lines.lengths[-1]).by_xla else 1.0
-            share = (last + (len(lines.dims) - 1) / 2) / len(lines.dims)  # the others have half the lines
+            share = (last + (len(lines.dims) - 1) / 2) / len(lines.dims)  # other dimensions have half the lines
             return dataclasses.replace(
                 whole,
                 matrix_flops=round(share * whole.matrix_flops),

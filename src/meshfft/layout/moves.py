@@ -45,7 +45,7 @@ class AxisMove(NamedTuple):
 
 
 def _around(cuts: Cuts, size: int) -> Cuts:
-    """The cuts, those of one part as long as the positions that others leave them, as in `even_cuts`."""
+    """The cuts; one of one part spans all positions that the real cuts around it allow, as in `even_cuts`."""
     outer = min((cut.span for cut in real_cuts(cuts)), default=size)
     inner, changed = 0, list[Cut]()
     for cut in reversed(cuts):

@@ -34,7 +34,7 @@ def boundaries(boundary: str | Iterable[str], many: int, known: Sequence[str] = 
 def walled(
     x: AnyArray, axes: Sequence[int], kinds: Sequence[str], lengths: Lengths, options: Options, spec: Where
 ) -> tuple[AnyStored, Plan, Lengths, list[int]]:
-    """As `field`, and the order in which the plan has the axes, with lengths in that order."""
+    """As `field`, and the plan's order of axes, with lengths in it."""
     order = sorted(range(len(axes)), key=lambda j: kinds[j] == "periodic")
     walls = [WALLS[kinds[j]] for j in order if kinds[j] in WALLS]
     if lengths is not None and (given := reals(lengths)) is not None:  # others are refused where periods are made
