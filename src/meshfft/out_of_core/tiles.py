@@ -253,7 +253,7 @@ class Passes:
         first, chunk_bytes = self.steps[0], math.prod(self.steps[0].chunk) * self.dtype.itemsize
         times = first.read_bytes / (math.prod(self.shape) * self.dtype.itemsize)
         if times > COPIED:
-            enough = quantity(1.01 * budget_for(2 * chunk_bytes, chunk_bytes), "B")
+            enough = quantity(1.01 * budget_for(2 * chunk_bytes, chunk_bytes), "B")  # three digits must not round down
             why = f"the source is read {times:.0f} times, as its chunks are large"
             yield f"{why}: at most {COPIED} with {enough} a process"
 

@@ -115,9 +115,13 @@ def _search(problem: Problem, memory: float, weight: float, budget: float, count
 
 
 def _returns(problem: Problem, layout: Layout, after: Layout) -> bool:
-    """Whether the transposed step leads back: a resized dimension is cut evenly, and so must it be before."""
-    changed = (d for d in range(layout.ndim) if layout.shape[d] != after.shape[d])
-    return all(layout.cuts[d] in (problem.start.cuts[d], layout.cut_by(d, layout.cuts[d]).cuts[d]) for d in changed)
+    """Whether the transposed step leads back."""
+    return all(layout.shape[d] == after.shape[d] or _is_cut_back(problem, layout, d) for d in range(layout.ndim))
+
+
+def _is_cut_back(problem: Problem, layout: Layout, dim: int) -> bool:
+    """Whether a resized dimension gets these cuts again: resizing cuts evenly. The start's are not refused."""
+    return layout.cuts[dim] in (problem.start.cuts[dim], layout.cut_by(dim, layout.cuts[dim]).cuts[dim])
 
 
 def _nodes(problem: Problem, path: Path) -> set[Node]:
@@ -167,9 +171,9 @@ def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterat
 def _evened(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
     """Bands that cut dimensions evenly, which steps that change their sizes then lead back to."""
     for dim, matrix in ready(todo).items():
-        n, even = layout.shape[dim], layout.cut_by(dim, layout.cuts[dim])
-        if matrix.rows != n and layout.cuts[dim] not in (problem.start.cuts[dim], even.cuts[dim]):
-            yield Bands(dim, n, even.cuts[dim], (Band(0, 0, n),))
+        n = layout.shape[dim]
+        if matrix.rows != n and not _is_cut_back(problem, layout, dim):
+            yield Bands(dim, n, layout.cut_by(dim, layout.cuts[dim]).cuts[dim], (Band(0, 0, n),))
 
 
 def _pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
