@@ -44,6 +44,19 @@ def _product(matrix: Array, block: Array, dim: int, dot: Dot, tiled: bool = True
     return join(planes_of(product([(columns, split(block))], dim, dot)))
 
 
+@pytest.mark.parametrize(("tier", "precision"), [("bf16", "DEFAULT"), ("bf16x3", "HIGH"), ("bf16x6", "HIGHEST")])
+def test_tpus_are_told_a_precision(tier: str, precision: str) -> None:
+    """Catches a preset in programs for TPUs: their compiler dropped it, and multiplied bfloat16 numbers once."""
+
+    def run(planes: Planes) -> Planes:
+        return planes_of(product([(lambda start, size: planes, planes)], 0, Dot(tier, 3)))
+
+    planes = (jax.ShapeDtypeStruct((8, 8), np.float32),) * 2
+    text = jax.jit(run).trace(planes).lower(lowering_platforms=("tpu",)).as_text()
+    found = [line for line in text.splitlines() if "dot_general" in line]
+    assert len(found) == 3 and all(f"[{precision}, {precision}]" in line and "algorithm" not in line for line in found)
+
+
 @pytest.mark.parametrize("gauss", [False, True])
 @pytest.mark.parametrize("n", [5, 9, 10, 64])
 def test_three_terms_lose_less_than_one_rounding(n: int, gauss: bool) -> None:

@@ -16,11 +16,13 @@ from .split_complex import Planes, resize, unfolded
 TERMS = 128  # matrix columns multiplied at once on the CPU
 GROUP = 32  # columns of these per float sum
 LONG_TERMS = 2048  # on matrix units, which sum shorter runs: bounds the memory of a matrix block
-PRESETS = {
+PRESETS = {  # on GPUs
     "bf16": lax.DotAlgorithmPreset.BF16_BF16_F32,
     "bf16x3": lax.DotAlgorithmPreset.BF16_BF16_F32_X3,
     "bf16x6": lax.DotAlgorithmPreset.BF16_BF16_F32_X6,
 }
+# The same on TPUs: with a preset the compiler rounded a matrix made in the program to bfloat16 (libtpu 0.0.52).
+PRECISIONS = {"bf16": lax.Precision.DEFAULT, "bf16x3": lax.Precision.HIGH, "bf16x6": lax.Precision.HIGHEST}
 Forms = tuple[Terms, ...]  # real matrices of a product
 Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, kept separate until the last addition
 
@@ -98,8 +100,11 @@ def product(
     tpu, other = (functools.partial(summed, size=size, way=exact) for size in (LONG_TERMS, SHORT_TERMS))
     if not dot.terms:
         return lax.platform_dependent(blocks, total, cpu=cpu, tpu=tpu, default=other)
-    preset = functools.partial(summed, size=LONG_TERMS, way=RealProduct(PRESETS[dot.tier], 0))
-    return lax.platform_dependent(blocks, total, cpu=cpu, tpu=preset, cuda=preset, default=other)
+    tpu, cuda = (
+        functools.partial(summed, size=LONG_TERMS, way=RealProduct(table[dot.tier], 0))
+        for table in (PRECISIONS, PRESETS)
+    )
+    return lax.platform_dependent(blocks, total, cpu=cpu, tpu=tpu, cuda=cuda, default=other)
 
 
 def _summed(
