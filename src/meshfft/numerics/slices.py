@@ -12,6 +12,7 @@ Source: Ozaki, Ogita, Oishi and Rump, Numer. Algorithms 59, 2012; Ootomo, Ozaki 
 """
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -93,43 +94,46 @@ class SlicedProduct(NamedTuple):
         return re, im
 
     def summed(self, matrix: Terms, arrays: Terms, dim: int) -> Array:
+        """Lines stand side by side, as TPUs pad the last two dimensions of slices and sums to tiles."""
         *digits, scale = matrix
-        (lines, line_scale), x = self.sliced(arrays, dim), arrays[0]
-        scale = (scale * 2.0 ** (2 - 2 * BITS)).astype(line_scale.dtype)
-        rows = jnp.moveaxis(scale.reshape(-1, *[1] * (x.ndim - 1)), 0, dim)
-        orders = self._orders(digits, lines, dim)
+        others = np.delete(arrays[0].shape, dim)
+        columns = tuple(jnp.moveaxis(x, dim, 0).reshape(x.shape[dim], math.prod(others)) for x in arrays)
+        lines, line_scale = self.sliced(columns, 0)
+        scale = (scale.reshape(-1, 1) * 2.0 ** (2 - 2 * BITS)).astype(line_scale.dtype)
+        value, low = carried(self._orders(digits, lines))
         if self.pairs:
-            high, low = (jnp.moveaxis(part, 0, dim) * rows * line_scale for part in pair(*carried(orders)))
-            return high.astype(x.dtype) + low.astype(x.dtype)
-        return jnp.moveaxis(joined(*carried(orders), x.dtype), 0, dim) * (rows * line_scale)
+            high, rest = (part * scale * line_scale for part in pair(value, low))
+            sums = high.astype(arrays[0].dtype) + rest.astype(arrays[0].dtype)
+        else:
+            sums = joined(value, low, arrays[0].dtype) * (scale * line_scale)
+        return jnp.moveaxis(sums.reshape(len(sums), *others), 0, dim)
 
-    def _orders(self, matrices: list[Array], lines: tuple[Terms | Array, ...], dim: int) -> list[Array]:
+    def _orders(self, matrices: list[Array], lines: tuple[Terms | Array, ...]) -> list[Array]:
         if not self.unit and matrices[0].ndim == 3:
-            first = (jnp.moveaxis(_stacked(digits), dim + 1, 1) for digits in lines)
-            column = jnp.concatenate([digits.reshape(-1, *digits.shape[2:]) for digits in first])
-            return list(self._dot(jnp.concatenate(matrices, 2), column, 0))
-        each, n = tuple(map(tuple, lines)), lines[0][0].shape[dim]
+            column = jnp.concatenate([digits.reshape(-1, digits.shape[-1]) for digits in map(_stacked, lines)])
+            return list(self._dot(jnp.concatenate(matrices, 2), column))
+        each, n = tuple(map(tuple, lines)), len(lines[0][0])
         if self.long:
-            each = lax.optimization_barrier(tuple((jnp.concatenate(digits, dim),) for digits in each))
-        return [self._order(pairs, matrices, each, dim, n) for pairs in range(1, self.slices + 1)]
+            each = lax.optimization_barrier(tuple((jnp.concatenate(digits),) for digits in each))
+        return [self._order(pairs, matrices, each, n) for pairs in range(1, self.slices + 1)]
 
-    def _order(self, pairs: int, matrices: list[Array], lines: tuple[Terms, ...], dim: int, n: int) -> Array:
-        """Sum of all products of slices i and j with i + j = pairs + 1: (rows, ...), as int32."""
+    def _order(self, pairs: int, matrices: list[Array], lines: tuple[Terms, ...], n: int) -> Array:
+        """Sum of all products of slices i and j with i + j = pairs + 1: (rows, lines), as int32."""
         if not self.long:
             some = (zip(a[self.slices - pairs :], x, strict=False) for a, x in zip(matrices, lines, strict=True))
-            return functools.reduce(jnp.add, (self._dot(*one, dim) for each in some for one in each))
+            return functools.reduce(jnp.add, (self._dot(*one) for each in some for one in each))
         many = max(1, TERMS[self.unit] // max(n, 1))
         first, runs = (self.slices - pairs) * n, [(k, min(k + many, pairs)) for k in range(0, pairs, many)]
         each = (
-            self._dot(a[:, first + k * n : first + end * n], lax.slice_in_dim(x[0], k * n, end * n, axis=dim), dim)
+            self._dot(a[:, first + k * n : first + end * n], x[0][k * n : end * n])
             for a, x in zip(matrices, lines, strict=True)
             for k, end in runs
         )
         return functools.reduce(jnp.add, each)
 
-    def _dot(self, a: Array, b: Array, dim: int) -> Array:
+    def _dot(self, a: Array, b: Array) -> Array:
         kind, wide = (jnp.bfloat16, jnp.float32) if self.unit == "bf16" else (jnp.int8, jnp.int32)
-        contracted = (((a.ndim - 1,), (dim,)), ((), ()))
+        contracted = (((a.ndim - 1,), (0,)), ((), ()))
         y = lax.dot_general(a.astype(kind), b.astype(kind), contracted, preferred_element_type=wide)
         return y.astype(jnp.int32)
 
