@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from reference import error
 
 import meshfft as mf
 
@@ -133,6 +134,21 @@ def test_constraints_of_auto_axes_and_reshards_of_explicit_ones() -> None:
             y = jax.jit(lambda lay=lay, cut=cut, how=how: mf.fftn(lay(jnp.ones((16, 16, 8)), cut), **how))()
         assert y.sharding.is_equivalent_to(cut, 3)
         assert abs(np.asarray(y)[0, 0, 0] - 2048) < 1e-3
+
+
+def test_nothing_is_on_the_mesh_of_auto_axes_yet() -> None:
+    """Catches a call that JAX gives no mesh, as no argument that is used has one, and XLA then fails."""
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    host = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
+    expected, cut = np.fft.fftn(host), NamedSharding(mesh, SPEC)
+    with jax.set_mesh(mesh):
+        given = jax.jit(mf.fftn)(host)
+        constrained = jax.jit(lambda s: mf.fftn(jax.lax.with_sharding_constraint(s * jnp.ones((16, 8)), SPEC)))(2.0)
+        unused = jax.jit(jax.grad(lambda x: jnp.sum(mf.fftn(x) * expected.conj()).real))(jax.device_put(host, cut))
+        again = mf.fftn(unused)
+    assert error(given, expected) < 1e-6 and constrained.sharding.is_equivalent_to(cut, 2)
+    assert abs(np.asarray(constrained)[0, 0] - 256) < 1e-4
+    assert error(unused, 128 * host) < 1e-6 and error(again, 128 * expected) < 1e-6
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])

@@ -93,7 +93,7 @@ def _deferred(
     out = None if out is None else from_spec((0,) * len(out), axis_sizes(mesh), out).axes
     call = Call(function, tree, fixed, cut, shapes, out, wide_types())
     work, made = _work(call, mesh, first if linear else 0)
-    return jax.tree.unflatten(made, deferred_p.bind(*values, work=work, devices=_needs_devices()))
+    return jax.tree.unflatten(made, deferred_p.bind(*values, work=work, devices=_needs_devices(_mesh_set())))
 
 
 @functools.lru_cache(maxsize=CALLS)
@@ -228,20 +228,32 @@ def _batch(axis: Any, values: Sequence[Any], dims: Sequence[Any], *, work: Defer
     return results, [0] * len(results)
 
 
-@functools.lru_cache(maxsize=1)
-def _needs_devices() -> ClosedJaxpr:
-    """A program that JAX compiles only for known devices, like equations with it as a parameter."""
+def _mesh_set() -> Mesh | None:
+    """The mesh of `jax.set_mesh`, which inside `jit` only an array made there shows."""
+    if jax.sharding.get_abstract_mesh().empty:
+        return None
+    with jax.ensure_compile_time_eval():
+        made = jnp.zeros(()).sharding
+    return made.mesh if isinstance(made, NamedSharding) and isinstance(made.mesh, Mesh) else None
+
+
+@functools.lru_cache(maxsize=CALLS)
+def _needs_devices(mesh: Mesh | None) -> ClosedJaxpr:
+    """A program that JAX compiles only for known devices, like equations with it as a parameter. If no value is on the
+    mesh, this is where JAX finds it.
+    """
     call = custom_partitioning(lambda x: x)
     call.def_partition(lambda *_: None, lambda *_: None, sharding_rule="d -> d")
-    return jax.make_jaxpr(call)(ShapeDtypeStruct((1,), np.float32))
+    shown = jax.jit(call, in_shardings=None if mesh is None else NamedSharding(mesh, PartitionSpec()))
+    return jax.make_jaxpr(shown)(ShapeDtypeStruct((1,), np.float32))
 
 
 whole_p.def_abstract_eval(lambda *values, work: [ShapedArray(x.shape, x.dtype) for x in work.results])
 mlir.register_lowering(
     whole_p, mlir.lower_fun(lambda *values, work: work.on_one_device(*values), multiple_results=True)
 )
-_alone = jax.jit(lambda values, work: deferred_p.bind(*values, work=work, devices=_needs_devices()), static_argnums=1)
-deferred_p.def_impl(lambda *values, work, devices: _alone(values, work))
+_alone = jax.jit(lambda values, work, devices: deferred_p.bind(*values, work=work, devices=devices), static_argnums=(1, 2))
+deferred_p.def_impl(lambda *values, work, devices: _alone(values, work, devices))
 deferred_p.def_abstract_eval(_abstract)
 ad.primitive_jvps[deferred_p] = _jvp
 ad.primitive_transposes[deferred_p] = _transpose
