@@ -87,12 +87,16 @@ def test_jit_value_and_gradient(name: str, kind: AxisType) -> None:
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("name", slow_but(KINDS.keys() - {"dstn"}, KINDS))  # its rules are those of dctn
 def test_forward_reverse_and_both(name: str) -> None:
-    """Catches a missing or wrong rule: jvp, vjp, linearize, and a Hessian-vector product; of fftn without jit too."""
+    """Catches a missing or wrong rule: jvp, vjp, linearize, and a Hessian-vector product; of fftn without jit too.
+
+    Also a walk whose derivative moves with more than its array, seen by the derivative of a derivative, both forward.
+    """
 
     def rules(transform: Callable[[Array], Array], x: Array, v: Array) -> list[Any]:
         y, along = jax.linearize(transform, x)
         forward, second = jax.jvp(transform, (x,), (v,)), jax.jvp(jax.grad(_loss(transform)), (x,), (v,))
-        return [forward, y, along(v), jax.vjp(transform, x)[1](y), second]
+        twice = jax.jvp(lambda x: jax.jvp(lambda x: jnp.square(transform(x)), (x,), (v,))[1], (x,), (v,))
+        return [forward, y, along(v), jax.vjp(transform, x)[1](y), second, twice]
 
     ours, single, _, _ = KINDS[name]
     x, v = _input(name), _input(name, 1)

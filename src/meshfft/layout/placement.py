@@ -64,7 +64,7 @@ class Anchor(NamedTuple):
 
 def anchor(values: Sequence[Array]) -> Anchor:
     x = next((x for x in values if not jax.typeof(x).sharding.mesh.empty), values[0])
-    return Anchor(lax.slice(x, (0,) * x.ndim, (0,) * x.ndim))
+    return Anchor(lax.stop_gradient(lax.slice(x, (0,) * x.ndim, (0,) * x.ndim)))
 
 
 def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]:

@@ -252,7 +252,9 @@ whole_p.def_abstract_eval(lambda *values, work: [ShapedArray(x.shape, x.dtype) f
 mlir.register_lowering(
     whole_p, mlir.lower_fun(lambda *values, work: work.on_one_device(*values), multiple_results=True)
 )
-_alone = jax.jit(lambda values, work, devices: deferred_p.bind(*values, work=work, devices=devices), static_argnums=(1, 2))
+_alone = jax.jit(
+    lambda values, work, devices: deferred_p.bind(*values, work=work, devices=devices), static_argnums=(1, 2)
+)
 deferred_p.def_impl(lambda *values, work, devices: _alone(values, work, devices))
 deferred_p.def_abstract_eval(_abstract)
 ad.primitive_jvps[deferred_p] = _jvp
