@@ -16,7 +16,7 @@ from reference import mesh, noise
 import meshfft as mf
 from meshfft.collectives.all_to_all import exchange_packed
 from meshfft.collectives.ring import handed_on
-from meshfft.collectives.wires import EXACT, RUN, WIRES, Wire, carried, wire_of
+from meshfft.collectives.wires import EXACT, RUN, WIRES, Wire, carried, form_of, wire_of
 from meshfft.collectives.words import WORD
 from meshfft.inspect.hlo import every_collective, program_of
 
@@ -47,15 +47,17 @@ def _spread(shape: tuple[int, ...], low: float, high: float, kind: np.dtype, see
     st.sampled_from([(-30.0, 38.0), (36.0, 38.5), (-28.0, -25.0), (-1.0, 1.0), (-6.0, 0.0)]),
     st.integers(0, 2**20),
     st.sampled_from(["real", "complex", "planes"]),
+    st.booleans(),
 )
-@example((129,), (38.53, 38.5317), 0, "complex")
+@example((129,), (38.53, 38.5317), 0, "complex", False)
+@example((64, 3, 5), (-1.0, 1.0), 0, "planes", True)
 def test_errors_stay_under_the_bound(
-    name: str, shape: tuple[int, ...], decades: tuple[float, float], seed: int, form: str
+    name: str, shape: tuple[int, ...], decades: tuple[float, float], seed: int, form: str, flat: bool
 ) -> None:
     """Catches a scale of the wrong run, one that overflows or is lost, a sign, clamping too early, planes mixed up and
     padding left in: for every run, and so for every array, whatever its magnitudes.
     """
-    wire = wire_of(name, np.dtype("f4"))
+    wire = wire_of(name, np.dtype("f4"), flat)
     re, im = (_spread(shape, *decades, np.dtype("f4"), seed + j) for j in (0, 1))
     x: Any = {"real": re, "complex": re + np.complex64(1j) * im, "planes": (re, im)}[form]
     found = _carried(x, wire)
@@ -115,13 +117,15 @@ def test_tiny_runs_are_rounded_to_the_least_normal_number() -> None:
 
 @pytest.mark.parametrize(("name", "part"), [("int16", 0.5), ("int24", 0.75), ("bfloat16", 0.5)])
 @pytest.mark.parametrize("itemsize", [4, 8])
-def test_bytes_are_half_or_three_quarters_and_the_scales(name: str, part: float, itemsize: int) -> None:
+@pytest.mark.parametrize("flat", [False, True])
+def test_bytes_are_half_or_three_quarters_and_the_scales(name: str, part: float, itemsize: int, flat: bool) -> None:
     """Catches words that hold less than they could, and more scales than one of two bytes for a run."""
+    wire = WIRES[name](flat=flat)
     for shape in ((64, 64, 64), (256, 8, 16), (2**20,)):
         count = int(np.prod(shape)) * itemsize
         scales = 0 if name == "bfloat16" else count / (RUN // 4 * WORD)
-        assert part * count <= WIRES[name]().nbytes(shape, itemsize) <= part * count + 1.01 * scales + 0.026 * count
-    assert WIRES[name]().nbytes((2**20,), 8) <= (part + 0.008) * 2**23
+        assert part * count <= wire.nbytes(shape, itemsize) <= part * count + 1.01 * scales + 0.026 * count
+    assert wire.nbytes((2**20,), 8) <= (part + 0.008) * 2**23
     assert EXACT.nbytes((3, 5), 8) == 120
 
 
@@ -176,3 +180,14 @@ def test_wires_are_refused_by_name() -> None:
     misspelt: Any = {"iner": "int16", "outr": "int16"}  # equal wires, but no level has these names
     with pytest.raises(ValueError, match="has a level 'iner': use inner for messages inside"):
         mf.plan((8, 8), wire=misspelt)
+
+
+def test_words_for_tpus_fill_tiles() -> None:
+    """Catches words of short lines that TPUs store as 128: a message over int16 took four times as long."""
+    flat, plain = (form_of((64, 32, 16), 2, WIRES["int16"](flat=flat)) for flat in (True, False))
+    assert flat.message == (65, 512) and plain.message[-1] == 16
+    for shape in ((2**16,), (64, 32, 128)):
+        assert form_of(shape, 2, WIRES["int16"](flat=True)).message[-1] >= 128
+    of, spec = AbstractMesh((4,), ("x",)), P(None, None, "x")
+    described = mf.plan((64, 128, 62), mesh=of, spec=spec, topology="v5e:2x2", wire="int16")
+    assert all(step.sends.wire.flat for step in described.walk.steps if step.sends)

@@ -41,13 +41,13 @@ def wire_name(wire: WireLike) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def wires_of(name: str, dtype: np.dtype) -> Wires:
+def wires_of(name: str, dtype: np.dtype, flat: bool = False) -> Wires:
     """The wires of `wire_name` for planes of a real type; a missing level is exact. Raises ValueError as `wire_of`, or
     for an unknown level."""
     if "=" not in str(name):
-        return Wires(*[wire_of(name, dtype)] * len(Wires._fields))
+        return Wires(*[wire_of(name, dtype, flat)] * len(Wires._fields))
     levels = {level: each for level, _, each in (part.rpartition("=") for part in name.split(","))}
     if unknown := sorted(levels.keys() - {*Wires._fields}):
         remedy = "use inner for messages inside a node or slice, outer for those between them"
         raise ValueError(f"wire {name!r} has a level {unknown[0]!r}: {remedy}")
-    return Wires(**{level: wire_of(each, dtype) for level, each in levels.items()})
+    return Wires(**{level: wire_of(each, dtype, flat) for level, each in levels.items()})

@@ -2,18 +2,17 @@
 
     x ~ q 2^(e - b),   |q| < 2^b,   2^e above the largest finite number of the run,   b = 15 (int16) or 23 (int24)
 
-A run is at most RUN reals of one line, both planes of a complex one; in TPU kernels, the same place in several tiles
-(Tiled). A message is one array of 32-bit words: two 16-bit integers in one word or four 24-bit ones in three, then
-exponents, two in a word. Invariant: a word is made of neighbouring rows of one dimension, so packing is elementwise,
-and no share reads another's scale.
+A run is at most RUN reals of one line, both planes of a complex one; on TPUs also of a column of the numbers in order
+(Flat), or the same place in several tiles (Tiled). A message is one array of 32-bit words: two 16-bit integers in one
+word or four 24-bit ones in three, then exponents, two in a word. Invariant: a word is made of neighbouring rows of one
+dimension, so packing is elementwise, and no share reads another's scale.
 
-Zeros arrive as zeros (-0 as 0), infinities and NaN as such; none affects the scale. Numbers below 2^-126 (2^-1022 in
-float64) arrive as zero if the device flushes denormals, as CPUs and TPUs do. Bfloat16 has no scale: numbers above its
-largest, 3.39e38, are clamped.
+Zeros arrive as zeros (-0 as 0), infinities and NaN as such; none affects the scale. Denormal numbers arrive as zero if
+the device flushes them, as CPUs and TPUs do. Bfloat16 has no scale: numbers above its largest, 3.39e38, are clamped.
 
 Relative L2 error of one passage: a run's largest number is at least 2^(e - 1), each error at most half a step,
-2^(e-b-1), so a run of n numbers is off by at most sqrt(n) 2^-b of its norm. Numbers clamped to the largest integer are
-off by up to two steps, but are themselves near 2^e.
+2^(e-b-1), so a run of n numbers is off by at most sqrt(n) 2^-b of its norm. Clamped numbers are off by up to two steps,
+but are near 2^e.
 """
 
 import abc
@@ -36,8 +35,8 @@ from . import words
 
 RUN = 64  # most reals that share a scale
 LEAST_ROOM = 10 * 2**20  # bytes of fast memory that kernels need
-SLACK = 1.05  # a message may be this much longer with runs along an earlier dimension, without shuffles
-TILED_SLACK = 1.125  # the same for kernels, which take a fifth of XLA's time
+# A message may be this much longer without shuffles, or for kernels, which take a fifth of XLA's time.
+SLACK, TILED_SLACK = 1.05, 1.125
 # (encoder, decoder) of a Tiled form by platform; folders for devices add them.
 KERNELS: dict[str, tuple[Callable[..., Array], Callable[..., Planes]]] = {}
 
@@ -54,10 +53,14 @@ class Wire:
     operations: ClassVar[int] = 0  # to encode or decode a number, by XLA on TPUs
     real: int = 4  # bytes of a real number in the block
     room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without
+    flat: bool = False  # numbers of short lines fill a TPU's tiles (Flat)
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
         """Bytes of a message of this shape."""
         return math.prod(share) * itemsize
+
+    def flattens(self, share: Sequence[int]) -> bool:
+        return self.flat and (len(share) == 1 or share[-1] < LANES)
 
     def least(self, nbytes: int) -> int:
         """Least bytes of a message of so many bytes of numbers."""
@@ -144,13 +147,13 @@ EXACT = Wire()
 WIRES: dict[str, type[Wire]] = {kind.name: kind for kind in (Wire, Int24, Int16, Bfloat16)}
 
 
-def wire_of(name: str, dtype: np.dtype) -> Wire:
+def wire_of(name: str, dtype: np.dtype, flat: bool = False) -> Wire:
     """The wire of this name for planes of a real type. Raises ValueError if unknown or without float64's range."""
     if name not in WIRES:
         raise ValueError(f"wire {name!r} is unknown: use one of " + ", ".join(map(repr, WIRES)))
     if not WIRES[name].wide and dtype.itemsize > words.WORD:
         raise ValueError(f"wire {name!r} lacks the range of float64: use 'int16' or 'int24', whose scales have it")
-    return WIRES[name](dtype.itemsize)
+    return WIRES[name](dtype.itemsize, flat=flat and WIRES[name].lossy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,25 +192,42 @@ class WireForm:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tiled:
-    """The encoding of a share whose last two dimensions are TPU tiles (rows, 128). Runs extend over tiles, so numbers
-    of one word or scale have the same place in several registers.
-
-        (.., rows, 128 T) -> (groups, positions, rows, 128), positions and groups over (.., T) -> words of positions
-
-    A group is a run, or two whose exponents share a word.
+class Flat:
+    """The encoding of a share of short lines, or one: its numbers in order fill columns of two runs, with one word of
+    exponents.
     """
 
     shape: tuple[int, ...]  # of the share
-    form: WireForm  # of (groups, positions, rows, 128)
-
-    @property
-    def coded(self) -> Coded:
-        return self.form.wire
+    form: WireForm
 
     @property
     def message(self) -> tuple[int, ...]:
         return self.form.message
+
+    def encode(self, block: Block, first: int = 0) -> Array:
+        lead, shape, size = split(block)[0].shape[:first], self.form.shape, math.prod(self.shape)
+        lines = (resize(plane.reshape(*lead, size), first, math.prod(shape)) for plane in split(block))
+        return self.form.encode(tuple(plane.reshape(*lead, *shape) for plane in lines), first)
+
+    def decode(self, message: Array, dtype: DTypeLike, first: int = 0) -> Planes:
+        lead, size = message.shape[:first], math.prod(self.shape)
+        planes = (plane.reshape(*lead, math.prod(self.form.shape)) for plane in self.form.decode(message, dtype, first))
+        return tuple(resize(plane, first, size).reshape(*lead, *self.shape) for plane in planes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiled(Flat):
+    """The encoding of a share whose last two dimensions are TPU tiles (rows, 128). Numbers of one word or scale have the
+    same place in several registers.
+
+        (.., rows, 128 T) -> (groups, positions, rows, 128), positions and groups over (.., T) -> words of positions
+
+    The form is that of the second. A group is a run, or two whose exponents share a word.
+    """
+
+    @property
+    def coded(self) -> Coded:
+        return self.form.wire
 
     def encode(self, block: Block, first: int = 0) -> Array:
         *_, rows, last = self.shape
@@ -226,14 +246,17 @@ def _transposed(plane: Array, first: int, sides: tuple[int, int], shape: tuple[i
 
 
 @functools.lru_cache(maxsize=4096)
-def form_of(share: tuple[int, ...], planes: int, wire: Coded) -> WireForm | Tiled:
-    """The form with the fewest words, or few enough in tiles or along an earlier dimension."""
-    share, least = share or (1,), wire.group // planes
-    lengths = range(least, RUN // planes + 1, least)
+def form_of(share: tuple[int, ...], planes: int, wire: Coded) -> WireForm | Flat:
+    """The form with the fewest words, or not many more in tiles, flat or along an earlier dimension."""
+    share, least, most = share or (1,), wire.group // planes, RUN // planes
+    lengths = range(least, most + 1, least)
     forms = [WireForm(wire, share, planes, dim, length) for dim in range(len(share)) for length in lengths]
     sizes = [math.prod(form.message) for form in forms]
     if (tiled := _tiled(share, planes, wire, lengths)) and math.prod(tiled.message) <= TILED_SLACK * min(sizes):
         return tiled
+    flat = WireForm(wire, (2 * most, -(-math.prod(share) // (2 * most))), planes, 0, most)
+    if wire.flattens(share) and math.prod(flat.message) <= SLACK * min(sizes):
+        return Flat(share, flat)
     return min(
         (form for form, size in zip(forms, sizes, strict=True) if size <= SLACK * min(sizes)),
         key=lambda form: (form.dim, math.prod(form.message)),
@@ -265,7 +288,7 @@ def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0
     form = form_of(planes[0].shape[first:], len(planes), wire)
 
     def by_platform(which: int, by_xla: Callable[..., Any], *arrays: Array) -> Any:
-        if isinstance(form, WireForm):
+        if not isinstance(form, Tiled):
             return by_xla(*arrays)
         kernels = {where: functools.partial(pair[which], form, first) for where, pair in KERNELS.items()}
         return lax.platform_dependent(*arrays, **kernels, default=by_xla)

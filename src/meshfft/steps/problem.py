@@ -51,7 +51,7 @@ class Options(NamedTuple):
 
     def wires(self, real: np.dtype, chip: Chip) -> Wires:
         """Raises ValueError as `wires_of`, or if the chip has no bits to encode."""
-        wires = wires_of(self.wire, real)
+        wires = wires_of(self.wire, real, chip.planes)
         if chip.unit and real.itemsize > WORD and any(wire.lossy for wire in wires):
             what = f"{chip.name} devices keep float64 in two floats, whose bits no wire encodes"
             raise ValueError(f"wire {self.wire!r}: {what}: use wire='exact', or precision='float32'")
