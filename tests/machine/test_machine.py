@@ -15,7 +15,7 @@ import meshfft as mf
 from meshfft.layout.layout import from_spec
 from meshfft.machine.chip import Chip, Figure
 from meshfft.machine.chips import CHIPS, CPU, GENERIC, GPUS, chip_for
-from meshfft.machine.machine import Machine, Move, Work
+from meshfft.machine.machine import RESIDENT, Machine, Move, Work
 from meshfft.machine.network import EFFICIENCY
 from meshfft.machine.topology import machine_of, placed, topology
 from meshfft.nufft.problem import products
@@ -156,6 +156,9 @@ def test_seconds_add_up() -> None:
     assert spent.total == pytest.approx(sum(spent[:4])) == Machine(CPU).price(work)
     fed = dataclasses.replace(work, fed_bytes=10**11)
     assert Machine(CPU).seconds(fed).products == fed.fed_bytes / chip.memory.value
+    tpu, room = CHIPS["v5e"], int(CHIPS["v5e"].fast_bytes)
+    small, large = (Machine(tpu).seconds(dataclasses.replace(fed, peak_bytes=n)).products for n in (room // 2, room))
+    assert large == fed.fed_bytes / tpu.memory.value == small / RESIDENT
 
 
 @pytest.mark.parametrize("parts", [1, 2, 8])

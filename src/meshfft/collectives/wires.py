@@ -217,7 +217,7 @@ class Flat:
 
 @dataclasses.dataclass(frozen=True)
 class Tiled(Flat):
-    """The encoding of a share whose last two dimensions are TPU tiles (rows, 128). Numbers of one word or scale have the
+    """The encoding of a share whose last two dimensions are TPU tiles (rows, 128). Numbers of a word or scale have the
     same place in several registers.
 
         (.., rows, 128 T) -> (groups, positions, rows, 128), positions and groups over (.., T) -> words of positions

@@ -17,6 +17,7 @@ from ..layout.layout import hashed_once
 from .chip import Chip
 from .network import Load, Network, collective_load, pair_load, ring_domains
 
+RESIDENT = 0.5  # time to feed products from VMEM over that from main memory, fitted to TPU v5e
 ALONE = Load(inner=1.0, far=1)  # of a move where all devices are linked alike
 
 
@@ -116,6 +117,7 @@ class Machine:
 
     def seconds(self, work: Work) -> Seconds:
         fed = work.fed_bytes / self.chip.memory.value  # as products compute
+        fed *= RESIDENT if work.peak_bytes < self.chip.fast_bytes else 1
         products = max(work.matrix_flops / self.chip.product_rate(work.tier), fed)
         vector, memory = work.vector_flops / self.chip.vector.value, work.memory_bytes / self.chip.memory.value
         vector += work.kernel_cycles / self.chip.clock.value if self.chip.clock else 0.0

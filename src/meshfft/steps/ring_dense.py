@@ -34,7 +34,8 @@ from .sends import Wired, hops
 PHASE_FLOPS, LONG_PHASE_FLOPS = 130, 400  # per root of unity that CPUs look up; per cos and sin
 TILE_FLOPS, TILE_PASSES = 16_000, 1  # to start one tile's product on a CPU; over its result in a cache, fitted
 REAL_PASSES = 1.5  # more of real numbers: their products take longer than the operations say, fitted on 8 CPU devices
-SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
+SLICED_PHASES, SLICED_CYCLES = 5, 50_000  # times as much in pairs of float32; of many short instructions, on TPUs
+LAID_PASSES = 2  # of padding, to lay lines of slices side by side and back
 GAUSS_PASSES = 2  # per shard: sum and difference of its planes are made
 
 
@@ -91,9 +92,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return hops(layout.parts[self.dim], self.transposed)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose the same bfloat16 terms; the loss in their sums on TPUs was not measured. If sums lose
-        nothing, products of three terms lose at most one rounding.
-        """
+        """Equal numbers lose equal bfloat16 terms (not measured on TPUs); else three terms lose at most a rounding."""
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
         sums = tiles.equal_error(n, self.dot, itemsize) * (self.tiled or self.dot.run > 0)
         equal = {0: sums, 3: noise if sums else unit_of(8)}.get(self.dot.terms, noise)
@@ -123,7 +122,8 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         if self.dot.slices:  # slices of block and matrix, and sums of each run
             runs, numbers = -(-columns // RUN), parts * (block + rows * columns)
             beside = cost(self.dot, numbers, parts * runs * out, reals, chip.fast_bytes)
-            vector, memory = SLICED_PHASES * vector + beside[0], memory + beside[1]
+            padding = int((chip.waste(layout.block) - 1) * LAID_PASSES * (block * itemsize + out * size))
+            vector, memory = SLICED_PHASES * vector + beside[0], memory + beside[1] + padding
         fed = parts * reals * self.dot.pairs**chip.switched * (block + 2 * out) * (itemsize // (2 - self.real))
         memory += GAUSS_PASSES * parts * block * itemsize * (reals == 3 and not chip.cached)
         kind, times = ("two-way ring", parts // 2) if self._both(layout) else ("ring", parts - 1)
@@ -131,6 +131,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
             matrix_flops=flops * parts * rows * others * rounded_up(columns, chip.side),
             tier=self.dot.tier,
             vector_flops=vector,
+            kernel_cycles=SLICED_CYCLES * parts * -(-columns // RUN) * min(reals, 2) * (self.dot.slices > 0),
             memory_bytes=memory,
             fed_bytes=fed * (not chip.cached and not self.dot.slices),
             sent_bytes=(parts - 1) * travels,
@@ -174,8 +175,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return dataclasses.replace(self, matrix=dense, slot=slot), terms
 
     @property
-    def linear(self) -> bool:
-        """False for float samples."""
+    def linear(self) -> bool:  # not in float samples
         return not (isinstance(self.matrix, Samples) and self.matrix.unit is not None)
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
@@ -296,5 +296,5 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
 def _can_keep(matrix: Matrix) -> bool:
     """False for given rows, traced samples, and half spectra, whose inverse has other rows."""
-    given = isinstance(matrix, Dense) or (isinstance(matrix, Samples) and matrix.unit is not None)
-    return matrix.becomes is None and not given
+    traced = isinstance(matrix, Samples) and matrix.unit is not None
+    return matrix.becomes is None and not (traced or isinstance(matrix, Dense))
