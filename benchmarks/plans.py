@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 import meshfft as mf
-from meshfft.inspect.aot import compile_plan, mesh_for, timeline
+from meshfft.inspect.aot import compile_plan, mesh_for, report, timeline
 from meshfft.layout.layout import AXES
 
 from .common import cpu_devices, mesh_of, table
@@ -56,8 +56,7 @@ def measured(seed: int, at: int, topology: str) -> Values | None:
     """A row of one draw; nothing if the plan is refused."""
     shape, sizes, how = drawn(random.Random(f"{seed} {at}"), bool(topology))
     mesh = jax.sharding.AbstractMesh(sizes, tuple(AXES[: len(sizes)])) if topology else mesh_of(sizes)
-    row = {"draw": at, "seed": seed, "shape": shape, "mesh": sizes, "topology": topology or "cpu"}
-    row |= {name: str(value) if name == "spec" else value for name, value in how.items()}
+    row = {"draw": at, "seed": seed, "shape": shape, "mesh": sizes, "topology": topology or "cpu", **how}
     try:
         plan = mf.plan(shape, mesh=mesh, topology=topology or None, **how)
     except ValueError as refused:
@@ -65,14 +64,12 @@ def measured(seed: int, at: int, topology: str) -> Values | None:
         return None
     on = mesh_for(plan, topology) if topology else mesh_of(sizes)
     compiled = compile_plan(plan, on, planes=plan.machine.chip.planes)
-    memory = compiled.memory_analysis()
-    assert memory is not None, "CPUs and TPUs analyse memory"
-    took = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    took = sum(map(report(compiled).memory.__getitem__, ("argument", "output", "temp")))
     peak = {"planned_bytes": plan.peak_bytes, "compiled_bytes": took, "peak": took / plan.peak_bytes}
     if topology:
         planned, played = plan.seconds or np.nan, timeline(compiled, plan).total
         peak |= {"planned_seconds": planned, "played_seconds": played, "seconds": planned / played}
-    return row | {"steps": plan.name, **peak}
+    return row | {"spec": str(how["spec"]), "steps": plan.name, **peak}
 
 
 def drawn(draw: random.Random, tpu: bool) -> tuple[tuple[int, ...], tuple[int, ...], Values]:
@@ -106,6 +103,6 @@ def _length(draw: random.Random, about: float) -> int:
 
 
 def print_quantiles(found: list[Values], names: Sequence[str]) -> None:
-    columns = {name: [row[name] for row in found] for name in names}
-    lines = ([name, len(one), *(f"{q:.2f}" for q in np.quantile(one, SHARES))] for name, one in columns.items())
+    columns = ([name, *(row[name] for row in found)] for name in names)
+    lines = ([name, len(one), *(f"{q:.2f}" for q in np.quantile(one, SHARES))] for name, *one in columns)
     table(("", "draws", *(f"{share:.0%}" for share in SHARES)), lines)

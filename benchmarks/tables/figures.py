@@ -1,7 +1,7 @@
 """Figures of the pages, drawn from the rows of parts; each is drawn again when its rows change.
 
 accuracy.png   the error of each tier, and its bound
-plans.png      bytes at the peak over those of the plan, and seconds of plans over those of the best walk
+plans.png      bytes and seconds of plans beside the compiler's, and seconds over those of the best walk
 roofline.png   operations a second of the steps of a profiled walk, under the rates of the machine
 
 The paper's evaluation has its own (paper/figures.py).
@@ -57,16 +57,17 @@ def _accuracy(figure: Any, rows: Sequence[Values]) -> None:
 
 
 def _plans(figure: Any, plans: Sequence[Values], regrets: Sequence[Values]) -> None:
-    left, right = figure.subplots(1, 2)
-    peaks = np.sort([row["peak"] for row in plans])
-    left.plot(np.linspace(0, 100, len(peaks)), peaks, color=DARK)
-    left.set(title="compiled over planned bytes", xlabel=f"% of {len(peaks)} drawn plans", ylim=(0, None))
+    left, middle, right = spots = figure.subplots(1, 3)
+    for spot, name, title in ((left, "peak", "compiled/planned bytes"), (middle, "seconds", "planned/played, TPU")):
+        values = np.sort([row[name] for row in plans if ("seconds" in row) == (spot is middle)])
+        spot.plot(np.linspace(0, 100, len(values)), values, color=DARK)
+        spot.set(title=title, xlabel=f"% of {len(values)} drawn plans", ylim=(0, None))
     for name, label, colour in (("plan", "as planned", DARK), ("measured", 'effort="measure"', ORANGE)):
         ratios = np.sort([row[name] for row in regrets])
         right.plot(np.linspace(0, 100, len(ratios)), ratios, color=colour, label=label)
-    right.set(title="seconds over the best walk's", xlabel=f"% of {len(regrets)} drawn cases")
+    right.set(title="seconds/best, CPU", xlabel=f"% of {len(regrets)} drawn cases")
     right.legend(frameon=False, fontsize="small")
-    for spot in (left, right):
+    for spot in spots:
         spot.axhline(1, color=GREY, linewidth=1)
         spot.grid(alpha=0.3)
 

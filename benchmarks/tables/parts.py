@@ -81,7 +81,7 @@ PARTS = (
     Part("compile", measured.compiling, COMPILED, 10, ("libtpu",)),
     Part("wires", measured.wires, _each("wires accuracy --sizes 8192,65536"), 12),
     Part("bounds", measured.bounds, _each("bounds"), 30),
-    Part("plans", measured.plans, _each("plans --seed 42"), 12),
+    Part("plans", measured.plans, _each("plans --seed 42", "", "--topology v5e:2x2 --draws 40"), 24, ("libtpu",)),
     Part("tolerance", measured.tolerance, _each("tolerance"), 12),
     Part("gpu", measured.gpu, []),
     Part("paper", of_paper, _each("paper")),

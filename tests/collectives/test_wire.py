@@ -19,6 +19,7 @@ from meshfft.collectives.ring import handed_on
 from meshfft.collectives.wires import EXACT, RUN, WIRES, Wire, carried, form_of, wire_of
 from meshfft.collectives.words import WORD
 from meshfft.inspect.hlo import every_collective, program_of
+from meshfft.steps.sends import Wired
 
 LOSSY = [name for name in WIRES if name != "exact"]
 SHAPES = ((1,), (3,), (97,), (129,), (5, 7), (64, 3), (2, 3, 33), (3, 0, 2))
@@ -190,4 +191,5 @@ def test_words_for_tpus_fill_tiles() -> None:
         assert form_of(shape, 2, WIRES["int16"](flat=True)).message[-1] >= 128
     of, spec = AbstractMesh((4,), ("x",)), P(None, None, "x")
     described = mf.plan((64, 128, 62), mesh=of, spec=spec, topology="v5e:2x2", wire="int16")
-    assert all(step.sends.wire.flat for step in described.walk.steps if step.sends)
+    wires = [step.wire for step in described.walk.steps if isinstance(step, Wired)]
+    assert wires and all(wire.flat for wire in wires)
