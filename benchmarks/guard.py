@@ -192,7 +192,6 @@ def serve() -> None:
 
 
 def compiled(case: Case, peer: bool) -> tuple[Call, Values]:
-    """The call and its facts; a peer's array is whole."""
     x, by = noise(case.shape, case.dtype), case.peer if peer else "here"
     xp: Any = {"here": mf, "jnp": jnp.fft, "scipy": fft}[by]
     if not case.mesh or by == "scipy":

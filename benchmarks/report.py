@@ -25,7 +25,6 @@ class Table(NamedTuple):
 
 
 def sections() -> Iterator[tuple[str, list[Table]]]:
-    """The tables of all measured parts, and of all modelled ones."""
     for known in (MEASURED, MODELLED):
         parts = [part for part in PARTS if part.path.exists() and part.modelled == (known == MODELLED)]
         yield known, [table for part in parts for table in tables(read(part.path), known)]

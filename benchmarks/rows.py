@@ -46,7 +46,6 @@ def circumstances(*packages: str) -> Values:
 
 
 def write(path: Path | None, rows: Iterable[Values], *packages: str) -> None:
-    """Writes rows in place of older ones."""
     if path is not None:
         with replacing(path, overwrite=True) as temporary:
             list(kept(temporary, rows, *packages))
@@ -72,7 +71,6 @@ def find(rows: Iterable[Values], **wanted: Any) -> list[Values]:
 
 
 def grouped(rows: Iterable[Kind], key: Callable[[Kind], Hashable]) -> list[list[Kind]]:
-    """The rows of each key, in the order of their first rows."""
     found: dict[Hashable, list[Kind]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)

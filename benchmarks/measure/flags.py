@@ -106,7 +106,6 @@ def start_devices(count: int | None) -> list[jax.Device]:
 
 
 def cases_of(task: Task, meshes: Sequence[tuple[int, ...]], ways: Ways, baselines: Sequence[str]) -> list[Case]:
-    """meshfft's cases, and those of baselines."""
     own = [Case(task, MESHFFT, mesh, **way) for mesh in meshes for way in ways]
     return own + _theirs(task, baselines, meshes, files.cores())
 

@@ -19,7 +19,6 @@ from .data import Data, Place, Prepared
 
 
 def measured(cases: Sequence[Case], rounds: int, place: Place, facts: Values) -> list[Values]:
-    """A row for each case, with these facts."""
     data = {task: Data(task, place.cores) for task in dict.fromkeys(case.task for case in cases)}
     ready = [attempt(partial(prepare, case, data[case.task], place)) for case in cases]
     times = timed({at: one.call for at, one in enumerate(ready) if isinstance(one, Prepared)}, rounds)

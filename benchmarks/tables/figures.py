@@ -56,11 +56,11 @@ def _accuracy(figure: Any, rows: Sequence[Values]) -> None:
     spot.legend(frameon=False, fontsize="small")
 
 
-def _plans(figure: Any, plans: Sequence[Values], regrets: Sequence[Values]) -> None:
+def _plans(figure: Any, plans: Sequence[Values], played: Sequence[Values], regrets: Sequence[Values]) -> None:
     left, middle, right = spots = figure.subplots(1, 3)
-    for spot, name, title in ((left, "peak", "compiled/planned bytes"), (middle, "seconds", "planned/played, TPU")):
-        values = np.sort([row[name] for row in plans if ("seconds" in row) == (spot is middle)])
-        spot.plot(np.linspace(0, 100, len(values)), values, color=DARK)
+    peaks, seconds = [row["peak"] for row in plans], [row["seconds"] for row in played]
+    for spot, title, values in ((left, "compiled/planned bytes", peaks), (middle, "planned/played, TPU", seconds)):
+        spot.plot(np.linspace(0, 100, len(values)), np.sort(values), color=DARK)
         spot.set(title=title, xlabel=f"% of {len(values)} drawn plans", ylim=(0, None))
     for name, label, colour in (("plan", "as planned", DARK), ("measured", 'effort="measure"', ORANGE)):
         ratios = np.sort([row[name] for row in regrets])
@@ -96,7 +96,7 @@ def _roofline(figure: Any, rows: Sequence[Values]) -> None:
 TIERS = ("bf16", "bf16x3", "bf16x6", "float32", "int8x4", "int8x5", "int8x6", "int8x7", "float64")
 FIGURES: dict[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "accuracy": (("wires",), _accuracy),
-    "plans": (("plans", "regret"), _plans),
+    "plans": (("plans", "played", "regret"), _plans),
     "roofline": (("profile",), _roofline),
     **{name: (("paper",), drawn) for name, drawn in DRAWN.items()},
 }

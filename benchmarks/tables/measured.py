@@ -206,12 +206,10 @@ def profile(rows: Sequence[Values]) -> Named:
 
 
 def plans(rows: Sequence[Values]) -> Named:
-    peaks = [row["peak"] for row in rows if "seconds" not in row]
-    seconds = [row["seconds"] for row in rows if "seconds" in row]
+    peaks = [row["peak"] for row in rows]
     yield "plans", Series(extremes(peaks) | {"median": statistics.median(peaks)}, hundredths)
-    yield "plans seconds", Series(extremes(seconds) | {"median": statistics.median(seconds)}, hundredths)
-    found = {"exceeded": sum(one > MOST for one in peaks), "near": sum(0.7 <= one <= 1.3 for one in seconds)}
-    yield "plans number", Series({"draws": len(peaks), "tpu": len(seconds)} | found, "{:.0f}".format)
+    exceeded = sum(one > MOST for one in peaks)
+    yield "plans number", Series({"draws": len(peaks), "exceeded": exceeded}, "{:.0f}".format)
 
 
 def tolerance(rows: Sequence[Values]) -> Named:

@@ -103,3 +103,10 @@ def cycles(rows: Sequence[Values]) -> Named:
 def strong(rows: Sequence[Values]) -> Named:
     for name in ("whole", "placed", "interpolate"):
         yield f"strong {name}", Series({str(row["cores"]): row[name] for row in rows})
+
+
+def played(rows: Sequence[Values]) -> Named:
+    seconds = [row["seconds"] for row in rows]
+    yield "played", Series(extremes(seconds), "{:.2f}".format)
+    number = {"draws": len(seconds), "near": sum(0.7 <= one <= 1.3 for one in seconds)}
+    yield "played number", Series(number, "{:.0f}".format)
