@@ -355,6 +355,29 @@ def test_gradients_in_points_that_move() -> None:
                 assert abs(slope - pushed) < 1e-9 * abs(slope)
 
 
+def test_points_move_along_axes_in_any_order() -> None:
+    """Catches moved points, their distances or their gradients along ascending axes, where the plan's have others."""
+    shape, axes, where = (4, 6, 10), (2, 0, 1), meshed({"x": 2})  # an order that is not its own inverse
+    x, k = noise(shape), points(8, 3)
+    planned = mf.Scattered.turns(k)
+    plan = mf.scattered_plan(shape, planned, mesh=where, spec=P("x"), axes=axes, slack=1, tol=1e-5)
+    there = moved(k, 0.999, plan.grid).astype(np.float32)
+    assert plan.dims == axes and plan.points == planned and plan.check(planned).farthest == 0
+    assert 0.5 < plan.check(mf.Scattered.turns(there)).farthest < 1
+    far = k + np.eye(3)[0] * 1.5 / plan.grid[0]
+    assert np.isclose(plan.check(mf.Scattered.turns(far)).farthest, 1.5)
+
+    def loss(k: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.abs(plan(stored, points=mf.Scattered.turns(k))) ** 2)
+
+    stored, truth = mf.shard(x, where, P("x")), at_points(x, there, axes)
+    assert error(mf.gather(plan(stored, points=mf.Scattered.turns(there))), truth) <= 2e-5
+    rows = [x * np.arange(shape[dim]).reshape([-1 if dim == i else 1 for i in range(3)]) for dim in axes]
+    slopes = [2 * (np.conj(truth) * -2j * np.pi * at_points(row, there, axes)).real for row in rows]
+    assert error(jax.grad(loss)(jnp.asarray(there)), np.stack(slopes, -1)) <= 1e-4
+    assert error(plan.normal()(stored), mf.gather(plan.adjoint(plan(stored)))) <= 1e-4
+
+
 def test_check_counts_points_that_left() -> None:
     """Catches distances that do not wrap round the period."""
     plan = mf.scattered_plan((16, 16), mf.Scattered.turns([[0.01, 0.5], [0.3, 0.3]]), slack=1)

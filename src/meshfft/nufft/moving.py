@@ -81,13 +81,14 @@ def _is_zero(change: object) -> bool:
 
 
 def _cells(plan: Planned, unit: str, coords: Array) -> Array:
-    """Displacements in cells, (d, points), free of the rounding of positions."""
+    """Displacements in cells along ascending dimensions, (d, points), free of the rounding of positions."""
     real = real_dtype(plan.whole.dtype)
     turns = coords.astype(real) if unit == "turns" else coords.astype(real) / (2 * np.pi)
     high, low = _positions(plan)
     turns = _points_first(plan, jnp.moveaxis(turns, -1, 0))
     apart = (turns - high) - low
-    return (apart - jnp.round(apart)) * jnp.asarray(plan.grid, real).reshape(line_shape(0, apart.ndim))
+    cells = (apart - jnp.round(apart)) * jnp.asarray(plan.grid, real).reshape(line_shape(0, apart.ndim))
+    return jnp.stack([cells[j] for j in np.argsort(plan.dims)])
 
 
 @functools.lru_cache(maxsize=8)

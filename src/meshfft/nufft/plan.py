@@ -51,7 +51,7 @@ class ScatteredPlan(PointsPlan):
         tol: the relative error that the window was chosen for.
         origin: "corner" or "centre": the pixel with index 0.
         slack: cells of the fine grid by which points may move.
-        dims: the transformed dimensions of the image.
+        dims: the transformed dimensions of the image, one for each coordinate.
         grid: cells of the fine grid along each of these.
         window: the window of the interpolation.
         load: number of points that each device owns.
@@ -210,8 +210,8 @@ class ScatteredPlan(PointsPlan):
                 f"weights has shape {np.shape(weights)}, the plan's order of points has {order}: give weights as "
                 "plan.density() returns them, and call the operator that is returned, plan.normal(weights)(image)"
             )
-        forward = circle(self._plain, self.dims)
-        layout, tol = forward.out_layout.along(self.dims), max(self.tol / 4, LEAST_TOL[self.dtype.name])
+        forward = circle(self._plain, dims := tuple(sorted(self.dims)))
+        layout, tol = forward.out_layout.along(dims), max(self.tol / 4, LEAST_TOL[self.dtype.name])
         options = self.options._replace(wire="exact")
         how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0, "options": options}
         wider = self.remake(start=layout, dims=tuple(range(layout.ndim)), **how)

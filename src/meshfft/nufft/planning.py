@@ -36,7 +36,7 @@ from .inverse import Limits, PointsPlan
 from .plan import ScatteredPlan
 from .points import Scattered, anywhere
 from .post_transform import PostTransform, to_grid, values_layout
-from .problem import ScatteredProblem, brought, cuts_along, points_layout, problem_of
+from .problem import ScatteredProblem, brought, cuts_along, ordered, points_layout, problem_of
 from .steps import Deconvolve, RingPoints, TileBalance
 from .steps.known_points import exchange_of
 
@@ -97,14 +97,15 @@ def _placed_plan(problem: ScatteredProblem, walk: Walk, post: PostTransform) -> 
     step, routes = exchange_of(order, owned.end, values_layout(problem, in_slots), len(every), *how)
     last = wired(step, owned.end, problem.machine, problem.wires)
     held = tuple(DeviceTables(one, problem.mesh, in_slots.axes[0]) for one in (*every, routes))
+    given = np.argsort(problem.order or problem.dims).tolist()
     return ScatteredPlan(
         *problem.parts(dataclasses.replace(owned, steps=(*owned.steps, last)), held),
-        points=points,
+        points=ordered(points, given),
         tol=problem.tol,
         origin=problem.origin,
         slack=problem.slack,
-        dims=problem.dims,
-        grid=post.grid,
+        dims=tuple(problem.dims[j] for j in given),
+        grid=tuple(post.grid[j] for j in given),
         window=post.window,
         load=load,
         slots=order,

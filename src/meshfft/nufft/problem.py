@@ -48,6 +48,7 @@ class ScatteredProblem(NamedTuple):
     balance: bool | None = None  # crowded owners lend tiles; by default with separate memories
     values: Layout | None = None  # of the caller's values, with batch dimensions
     capacity: float | None = None  # for traced points: slots of PointExchange over the mean
+    order: tuple[int, ...] = ()  # of dims among those given; () if they are as given
 
     @property
     def method(self) -> str:
@@ -105,11 +106,10 @@ def problem_of(
     precise, mesh, spec, points = products(setting, options), setting.mesh, options.out_spec, known_kind(points).settled
     start = setting.start if sizes is None else _image_layout(setting, points, sizes, axes, spec)
     dims = _transformed(start.ndim, axes, points)
-    if list(dims) != sorted(dims):
-        points = jax.tree.map(lambda leaf: leaf[..., np.argsort(dims)], points)
+    order = tuple(map(int, np.argsort(dims)))
     plain = {name: plain_number(value) for name, value in what.items()}
-    place = (start, tuple(sorted(dims)), points, mesh, setting.machine)
-    problem = ScatteredProblem(*place, *precise, options=options.planned, **plain)
+    place = (start, tuple(sorted(dims)), ordered(points, order), mesh, setting.machine)
+    problem = ScatteredProblem(*place, *precise, options=options.planned, order=order, **plain)
     _check(problem)
     if sizes is not None:
         return problem._replace(values=setting.start)
@@ -117,6 +117,13 @@ def problem_of(
         return problem
     natural = problem.batch + points_layout(points.shape, cuts_along(problem.start, problem.dims), mesh)
     return problem._replace(values=recut(natural, spec, axis_sizes(mesh)))
+
+
+def ordered(points: Scattered, order: Sequence[int]) -> Scattered:
+    """The points with their coordinates in another order."""
+    if list(order) == sorted(order):
+        return points
+    return jax.tree.map(lambda leaf: leaf[..., np.array(order)], points)
 
 
 def plain_number(value: Any) -> Any:
