@@ -170,6 +170,26 @@ def test_inside_shard_map_of_the_inner_axis(known: bool) -> None:
         parted(a, k)  # they would be taken for all the points
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_points_in_narrow_floats(dtype: Any) -> None:
+    """Catches garbage of digits taken from float16, in which 2^16 is infinite, and bfloat16 refused."""
+    x, k = noise((6, 8)), jnp.asarray(coordinates((9,), 2), dtype)
+    exact = np.asarray(k, float)
+
+    def run(k: Any) -> Any:
+        return mf.nufftn(x, mf.Scattered.turns(k))
+
+    for found in (run(k), jax.jit(run)(k)):
+        assert error(found, direct(x, exact, (0, 1))) <= 1e-6
+    sums = jax.jit(lambda c, k: mf.nufftn_type3(c, k, mf.Scattered.turns(k), space_bandwidth=4.0))
+    assert error(sums(x[0, :1].repeat(9), k), x[0, 0] * np.exp(-2j * np.pi * exact @ exact.T).sum(1)) <= 1e-5
+    made = mf.Scattered
+    scaled: list[Any] = [lambda k: made.field_of_view(k, (6, 8)), lambda k: made.turns(np.ones((9, 2)), k)]
+    for make in (made.turns, made.radians, made.z, made.lengths, *scaled):
+        leaves = jax.tree.leaves(jax.eval_shape(make, k))
+        assert leaves[-1].dtype == np.float32
+
+
 def test_long_lines_lose_nothing() -> None:
     """Catches cells and offsets separated in float32, whose rounding is 4e-3 cells on a line of this length."""
     x, k = noise((2**15,)), coordinates((64, 1), 1, dtype="float32")[:, 0]

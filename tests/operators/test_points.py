@@ -276,6 +276,22 @@ def test_types_that_are_no_points_are_refused(make: Callable[[Any], Points]) -> 
         jax.eval_shape(lambda v: make(v).in_turns, jnp.ones(3, jnp.int32))
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_narrow_floats_are_points(dtype: Any) -> None:
+    """Catches digits taken from float16, in which 2^16 is infinite, and a type that is refused on the host alone."""
+    x, t, r = noise((24,)), jnp.linspace(0, 0.9, 9, dtype=dtype), jnp.full(9, 1.02, dtype)
+
+    def run(t: Any, r: Any) -> Any:
+        return mf.kdftn(x, Points.turns(t, r))
+
+    wanted = powers(np.asarray(t, float), np.log(np.asarray(r, float)), 24) @ x
+    assert error(run(t, r), wanted) <= 1e-6 and error(jax.jit(run)(t, r), wanted) <= 1e-6
+    assert repr(Points.zoom(t[1], t[8], 9)) == repr(Points.zoom(float(t[1]), float(t[8]), 9))
+    lines: list[Any] = [lambda t: Points.zoom(t[1], t[8], 9), lambda t: Points.chirp(t[1], t[2], 9)]
+    for make in (Points.turns, Points.radians, Points.z, *lines):
+        assert {leaf.dtype for leaf in jax.tree.leaves(jax.eval_shape(make, t))} == {np.dtype("float32")}
+
+
 def test_points_that_do_not_fit_the_axes_are_refused() -> None:
     """Catches plain numbers taken for points, and a sequence of the wrong length."""
     x, points = jnp.ones((4, 4)), Points.uniform(4)

@@ -3,7 +3,7 @@
     X_j = sum_n x[n] exp(-2 pi i k_j . n)        n over d dimensions, k_j in turns (cycles per sample)
     X_j = sum_n x[n] z_j1^-n1 z_j2^-n2 ...       z_jm = r_jm exp(2 pi i k_jm)
 
-Coordinates have period 1. Concrete ones are stored in float64 on the host; tracers keep their type.
+Coordinates have period 1. Concrete ones are stored in float64 on the host, traced ones in their type or float32.
 """
 
 import dataclasses
@@ -20,10 +20,11 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import DTypeLike
 
+from ..layout.layout import line_shape
 from ..layout.placement import to_host
 from ..numerics.phases import Floats, Limbs, of_radii, snapped
 from ..operators.matrices import Logarithm, limbs_of
-from ..operators.points import PointValues, Unit, frozen, log_of, turns_of
+from ..operators.points import PointValues, Unit, frozen, kind_of, log_of, turns_of, wide
 from ..operators.transform import integers
 
 NEAR = 64 * math.pi  # radians; up to here division by 2 pi errs by at most 1e-14 turns
@@ -93,10 +94,10 @@ class Scattered:
         """Nonzero points of the z-plane in each dimension, complex, of shape
         (..., d); rounding and radii near 1 as for `Points.z`.
         """
-        values: Any = z if isinstance(z, Tracer) else to_host(z)
+        values: Any = wide(z) if isinstance(z, Tracer) else to_host(z)
         if not isinstance(values, Tracer):
             _received(np.zeros(values.shape))  # checks the shape
-            if values.dtype.kind not in "iufc":
+            if kind_of(values.dtype) not in "iufc":
                 raise TypeError(f"z is {values.dtype}: give complex numbers, of shape (..., d)")
             values = values.astype(np.complex128)
         angle, radius, rest = jax.tree.map(frozen, log_of(values))
@@ -117,8 +118,8 @@ class Scattered:
                 f"shape {sizes} is that of {len(sizes)} dimensions, points have {values.shape[-1]} coordinates: give "
                 "the size of the image, 1 or more along each"
             )
-        xp = np if isinstance(values, np.ndarray) else jnp
-        return Scattered(frozen(values / xp.asarray(sizes, values.dtype)), "turns")
+        lengths = np.array(sizes, values.dtype).reshape(line_shape(values.ndim - 1, values.ndim))
+        return Scattered(frozen(values / lengths), "turns")
 
     @staticmethod
     def lengths(coords: PointValues) -> "Scattered":
@@ -244,9 +245,9 @@ def _with_radius(coords: Floats, unit: Unit, radius: PointValues | None) -> Scat
     if radius is None:
         return Scattered(coords, unit)
     if isinstance(radius, Tracer) or isinstance(coords, Tracer):
-        return Scattered(coords, unit, jnp.broadcast_to(jnp.log(jnp.asarray(radius)), coords.shape))
+        return Scattered(coords, unit, jnp.broadcast_to(jnp.log(wide(radius)), coords.shape))
     given = to_host(radius)
-    if given.dtype.kind not in "iuf":
+    if kind_of(given.dtype) not in "iuf":
         raise TypeError(f"radius is {given.dtype}: give positive real numbers")
     parts = of_radii(given)
     try:
@@ -260,7 +261,7 @@ def _received(coords: PointValues) -> Floats:
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")
     values: Floats = coords if isinstance(coords, Tracer) else to_host(coords)
-    if values.dtype.kind not in "iuf":
+    if (kind := kind_of(values.dtype)) not in "iuf":
         raise TypeError(f"coords are {values.dtype}: give real numbers, of shape (..., d)")
     if values.ndim < 2 or values.shape[-1] == 0:
         raise ValueError(
@@ -268,7 +269,7 @@ def _received(coords: PointValues) -> Floats:
             "(1000, 1) in one dimension"
         )
     if not isinstance(values, np.ndarray):
-        return values if values.dtype.kind == "f" else values.astype(float)
+        return wide(values if kind == "f" else values.astype(float))
     values = values.astype(np.float64)
     if not np.isfinite((values.min(initial=0.0), values.max(initial=0.0))).all():
         at = np.argwhere(~np.isfinite(values))[0]

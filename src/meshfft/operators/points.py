@@ -3,13 +3,13 @@
     X[k] = sum_n x[n] z_k^-n,   z_k = r_k exp(2 pi i t_k)
 
 Points are stored as an angle and log r_k, so that powers do not overflow early or lose phase: known ones in float64,
-their logarithms in two; traced ones in their type.
+their logarithms in two; traced ones in their type, or in float32 if that is narrower.
 """
 
 import dataclasses
 import operator
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -91,7 +91,7 @@ class Points:
         out (scipy.signal.zoom_fft at fs=1).
         """
         m = _check_line("zoom", m, f0=f0, f1=f1)
-        f0, f1 = (f if isinstance(f, Tracer) else float(f) for f in (f0, f1))  # their own type may be too narrow
+        f0, f1 = (wide(f) if isinstance(f, Tracer) else float(f) for f in (f0, f1))  # their own type may be too narrow
         return _points(_line(f0, (f1 - f0) / m, m), None, "turns")
 
     @staticmethod
@@ -104,7 +104,7 @@ class Points:
         if not traced and (a == 0 or w == 0):
             raise ValueError(f"chirp has a = {a}, w = {w}: neither may be 0")
         if traced:
-            (t, r), (turned, grown) = ((jnp.angle(v) / (2 * np.pi), jnp.log(jnp.abs(v))) for v in (a, w))
+            (t, r), (turned, grown) = ((jnp.angle(v) / (2 * np.pi), jnp.log(jnp.abs(v))) for v in map(wide, (a, w)))
             return _kept("turns", _line(t, -turned, m), _line(r, -grown, m))
         radius, angle = spiral(a, w, m)
         off = snapped(np.log(np.abs(np.array([a, w])))) is not None
@@ -192,6 +192,17 @@ def log_of(z: Floats) -> tuple[Floats, Floats | None, Logarithm[Floats] | None]:
     return angle[0], snapped(radius[0]), Logarithm(angle[1], radius[1])
 
 
+def wide(values: Any) -> Array:
+    """Numbers of at least 32 bits: narrower floats hold neither digits of fixed-point numbers nor logarithms."""
+    numbers = jnp.asarray(values)
+    return numbers if numbers.dtype.itemsize >= 4 else numbers.astype(jnp.float32)
+
+
+def kind_of(dtype: np.dtype) -> str:
+    """NumPy's kind of a type, "f" for bfloat16 too."""
+    return "f" if jnp.issubdtype(dtype, jnp.floating) else dtype.kind
+
+
 def frozen(values: F) -> F:
     """The values, which nobody can change under a plan."""
     if isinstance(values, np.ndarray):
@@ -232,7 +243,7 @@ def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
     for key, value in numbers.items():
         if isinstance(value, Tracer):
             continue
-        if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "biufc":
+        if np.ndim(value) != 0 or kind_of(np.asarray(value).dtype) not in "biufc":
             raise TypeError(f"{name} has {key} = {value!r}: give a number")
         if not np.isfinite(value):
             raise ValueError(f"{name} has {key} = {value}, which is not finite: give a finite number")
@@ -244,9 +255,9 @@ def _received(values: PointValues, complex_too: bool) -> Floats:
     if isinstance(values, Tracer):
         if not jnp.issubdtype(values.dtype, jnp.inexact if complex_too else jnp.floating):
             raise TypeError(f"points are traced {values.dtype}: give floats")
-        return values
+        return wide(values)
     array = to_host(values if isinstance(values, jax.Array) else np.asarray(values))
-    if array.dtype.kind not in "biuf" + "c" * complex_too:
+    if kind_of(array.dtype) not in "biuf" + "c" * complex_too:
         raise TypeError(f"points are {array.dtype}: give real numbers")
     return array.astype(np.complex128 if complex_too else np.float64)
 
