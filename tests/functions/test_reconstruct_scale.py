@@ -80,3 +80,17 @@ def test_wrong_calls_are_refused_with_the_remedy() -> None:
     for call, kind, words in wrong:
         with pytest.raises(kind, match=words):
             call()
+
+
+def test_the_remedy_for_a_small_tolerance() -> None:
+    """Catches options that `reconstruct` has not in the message, and one that does not help."""
+    found: Any = partial(mf.reconstruct, points=mf.Scattered.turns(TURNS), shape=(4, 4), iterations=1, density=0)
+    double, remedy = DATA.astype("complex128"), r"1e-06, or complex128 values after .*'jax_enable_x64', True\)$"
+    with pytest.raises(ValueError, match=remedy):
+        found(double, tol=1e-10)
+    with jax.enable_x64(True):
+        with pytest.raises(ValueError, match=remedy):
+            found(DATA, tol=np.float32(1e-10))
+        assert found(double, tol=1e-10).image.dtype == np.complex128
+        with pytest.raises(ValueError, match=r"use tol >= 1e-12$"):
+            found(double, tol=1e-13)

@@ -191,6 +191,17 @@ def test_what_has_no_answer() -> None:
             call()
 
 
+def test_the_tikhonov_of_a_refusal_suffices() -> None:
+    """Catches a remedy that was given already, or a weight with which the plan refuses again."""
+    plan = mf.scattered_plan((6,), mf.Scattered.turns(_jittered((6,)) / 20))
+    samples = plan(np.ones(6))
+    for given in (None, 1e-4):
+        with pytest.raises(ValueError, match=r"precision='float64', or tikhonov= of (\S+) or more") as refused:
+            plan.solve(samples, tikhonov=given)
+        least = float(str(refused.value).split("tikhonov= of ")[1].split()[0])
+        assert least < 0.01 and plan.solve(samples, tikhonov=least).condition < 320
+
+
 def test_a_radial_scan_has_a_bound_on_its_condition_alone() -> None:
     """Catches a condition of 300 printed as if it were known, where the corners of k-space make it 1e8."""
     angles, radii = np.pi * np.arange(20) / 20, np.linspace(-0.5, 0.5, 16, endpoint=False)

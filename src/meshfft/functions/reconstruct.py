@@ -20,9 +20,11 @@ from jax.sharding import AxisType, Mesh
 from ..layout.layout import AnyMesh, Spec
 from ..layout.padded_array import AnyArray, PaddedArray, stored_of
 from ..nufft.functions import scattered_plan
+from ..nufft.grid.window import check_tol
 from ..nufft.penalties import PENALTIES
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered, known_kind
+from ..nufft.problem import plain_number
 from ..nufft.solvers import INNER, LeastSquares, descent, dot, of_unit, over, penalised, relative
 from ..numerics.dtypes import complex_dtype
 from ..numerics.split_complex import split
@@ -30,6 +32,7 @@ from ..operators.transform import integers, is_integer, reals
 from .shard import shard
 
 FAINT = 1e-6  # relative to the largest sum of squares of the maps; fainter pixels stay 0
+BELOW = {"complex64": "complex128 values after jax.config.update('jax_enable_x64', True)"}  # for a smaller tolerance
 MOST_EXPONENT = 100  # of a power of two that has an inverse in single precision
 Report = Callable[[str, int, float], None]
 
@@ -127,6 +130,7 @@ def reconstruct(
         images = coil_images(data.shape, points.shape, _sizes(shape, known_kind(points)))
         check_maps(None if maps is None else np.shape(maps), images, points.dims)
         dtype = complex_dtype(np.dtype(jax.dtypes.canonicalize_dtype(data.dtype)), None)
+        check_tol(plain_number(tol), dtype, BELOW)
         plan = scattered_plan(images, points, dtype=dtype, mesh=mesh, spec=spec, tol=tol, origin=origin)
     elif shape is None and mesh is None and spec is None:
         plan = points

@@ -4,8 +4,8 @@
 
 The condition number of A is estimated from the extreme eigenvalues of Lanczos' matrices of A^H A: from STEPS steps on
 noise, then from all steps of the solution. It is a lower bound: steps do not reach components that the samples hardly
-see, as the corners of k-space in a radial scan. An error is raised if its square reaches 1 / precision or 1 / residual
-of the solution. Each program ends before the next: see solvers.
+see, as the corners of k-space in a radial scan. An error is raised if its square reaches ATTAINABLE / the residual that
+iterations reach. Each program ends before the next: see solvers.
 """
 
 import math
@@ -95,16 +95,15 @@ class PointsPlan(Plan):
         right: Any = self.adjoint(samples)
         normal = self._gram()
         low, high = _extremes(normal, right)
-        weight, eps = high * (limits.tikhonov or 0.0) ** 2, float(jnp.finfo(self.dtype).eps)
+        weight, least = high * (limits.tikhonov or 0.0) ** 2, least_tol(self.dtype)
         low, high = low + weight, high + weight
-        _checked_condition(low, high, eps)
-        least = least_tol(self.dtype)
+        _checked_condition(low, high, least)
         stop = (limits.iterations or ITERATIONS, limits.tol or least)
         x, taken = _solved(ridged(normal, weight), right, *stop)
         if taken:
             found = extremes(taken)
             low, high = min(low, found[0]), max(high, found[1])
-        condition = _checked_condition(low, high, max(eps, least))
+        condition = _checked_condition(low, high, least)
         rest = block_until_ready(jax.tree.map(jnp.subtract, samples, self(x)))
         residual = block_until_ready(jnp.sqrt(over(dot(rest, rest), dot(samples, samples))))
         value = PlanePair(mapped(jnp.real, x), mapped(jnp.imag, x)) if planes else x
@@ -116,10 +115,11 @@ def _checked_condition(low: float, high: float, eps: float) -> float:
     least, most = math.sqrt(low), math.sqrt(high)
     condition = most / least if least > most * TINY else math.inf
     if not condition**2 * eps < ATTAINABLE:
+        most, wider = math.sqrt(ATTAINABLE / eps), "precision='float64', " * (eps > 1e-9)
         raise ValueError(
-            f"the condition number is {condition:.2g}, and conjugate gradients need one below "
-            f"{math.sqrt(ATTAINABLE / eps):.2g} at a precision of {eps:.1g}: take points nearer to uniform, fewer "
-            "unknowns, precision='float64', or tikhonov="
+            f"the condition number is {condition:.2g}, and conjugate gradients need one below {most:.2g} at a "
+            f"precision of {eps:.1g}: take points nearer to uniform, fewer unknowns, {wider}or tikhonov= of "
+            f"{2 / most:.1g} or more"
         )
     return condition
 

@@ -13,7 +13,7 @@ Source: Osipov, Rokhlin, Xiao, "Prolate Spheroidal Wave Functions of Order Zero"
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import jax.numpy as jnp
@@ -23,6 +23,8 @@ from numpy.polynomial import Polynomial, chebyshev, legendre
 
 WIDTHS = range(2, 17)
 LEAST_TOL = {"complex64": 1e-6, "complex128": 1e-12}
+SUMMED = "the sum itself, by method='kdft' or mf.plan(shape, points=points)"
+BELOW = {"complex64": "precision='float64'", "complex128": SUMMED}  # remedies for a smaller tolerance
 QUADRATURE = 200  # Gauss points for a window's transform
 ENDS, BETWEEN = 121, 1.02  # modes tested for the largest error, and its allowed growth between them
 # By oversampling, for widths from 2: bandwidth / width with the least error (by `best_bandwidth`), and the degree of q.
@@ -113,15 +115,20 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
 
     Raises ValueError if the type cannot hold the tolerance, or if sigma is not in [1.1, 4].
     """
-    least = LEAST_TOL[np.dtype(dtype).name]
     if not isinstance(sigma, int | float) or not 1.1 <= sigma <= 4:
         raise ValueError(f"sigma is {sigma!r}: give cells of the fine grid for each sample, from 1.1 to 4, mostly 2")
+    check_tol(tol, dtype)
+    return _window(float(tol), float(sigma), dims, np.dtype(dtype).name)
+
+
+def check_tol(tol: object, dtype: np.dtype, remedies: Mapping[str, str] = BELOW) -> None:
+    """Raises ValueError if the type cannot hold the tolerance."""
+    name = np.dtype(dtype).name
     if not isinstance(tol, int | float) or not 0 < tol < 1:
         raise ValueError(f"tol is {tol!r}: give a relative error, such as 1e-6")
-    if tol < least * (1 - 1e-6):  # tolerates a float32
-        other = "precision='float64'" if least > 1e-12 else "method='kdft'"
-        raise ValueError(f"tol={tol:g} is below what {np.dtype(dtype).name} holds: use tol >= {least:g}, or {other}")
-    return _window(float(tol), float(sigma), dims, np.dtype(dtype).name)
+    if tol < LEAST_TOL[name] * (1 - 1e-6):  # tolerates a float32
+        other = f", or {remedies[name]}" if name in remedies else ""
+        raise ValueError(f"tol={tol:g} is below what {name} holds: use tol >= {LEAST_TOL[name]:g}{other}")
 
 
 @functools.lru_cache(maxsize=256)
