@@ -66,9 +66,11 @@ def nufftn(
         order: "any" leaves the fine grid in the cheapest layout; "natural"
             keeps it sharded as the image.
         capacity: for points that JAX traces. None sends the fine grid to them.
-            A number sends the points to the owners of their cells, in
-            `capacity` times the slots needed by evenly spread points. Points
-            without a slot have the value NaN, and make the adjoint image NaN.
+            A number sends the points to the owners of their cells: each pair of
+            devices has slots for `capacity` times its mean number of points,
+            and 16 more. 2 suffices for points spread at random, the number of
+            devices for any. Points without a slot have the value NaN, and make
+            the adjoint image NaN.
         precision: "float32" or "float64"; by default that of the image.
         other options: as `fftn`. The error of lossy messages, which
             `print(mf.scattered_plan(...))` shows, adds to tol.

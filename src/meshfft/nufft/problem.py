@@ -47,7 +47,7 @@ class ScatteredProblem(NamedTuple):
     slack: int = 0
     balance: bool | None = None  # crowded owners lend tiles; by default with separate memories
     values: Layout | None = None  # of the caller's values, with batch dimensions
-    capacity: float | None = None  # for traced points: slots of PointExchange over the mean
+    capacity: float | None = None  # for traced points: slots of PointExchange over the mean, without the spare ones
     order: tuple[int, ...] = ()  # of dims among those given; () if they are as given
 
     @property
