@@ -268,6 +268,20 @@ LONG = {
 }
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_one_padded_line_for_all(kind: AxisType) -> None:
+    """Catches a dimension of one element taken as long as it is stored, and gradients that reach its padding."""
+    over, weights = mesh((8,), kind), noise((5, 6), "float32", 2)
+    x, b = noise((5, 6), "float32"), noise((3, 1), "float32", 1)
+    a, line = (mf.shard(one, over, P(None, "x")) for one in (x, b))
+    for found in (mf.convolve(a, line, axes=0), jax.jit(partial(mf.convolve, axes=0))(a, line)):
+        assert error(mf.gather(found), np.asarray(mf.convolve(x, b, axes=0))) <= 1e-6
+    with jax.set_mesh(over):
+        gradient = jax.jit(jax.grad(lambda line: (mf.convolve(a, line, axes=0) * weights).sum()))(line)
+    truth = jax.grad(lambda b: (mf.convolve(x, b, axes=0) * weights).sum())(b)
+    assert error(gradient.stored, np.pad(truth, [(0, 0), (0, 7)])) <= 1e-6
+
+
 def _linear(a: np.ndarray, b: np.ndarray, axes: tuple[int, ...], mode: str) -> np.ndarray:
     """Term by term: a moved by every position of b along the axes, times what b has there."""
     b, axes = b.reshape((1,) * (a.ndim - b.ndim) + b.shape), tuple(d % a.ndim for d in axes)

@@ -119,11 +119,13 @@ def spectrum(walks: Walks, b: AnyStored, a: AnyStored) -> Array:
     """The stored spectrum of b, 1 long along the dimensions that it lacks."""
     ndim, layout = walks.a.in_layout.ndim, walks.b.in_layout
     lacking = [d - ndim for d in range(ndim) if d not in walks.place.kept]
-    stored = jnp.squeeze(stored_of(b), tuple(d for d in lacking if d >= -b.ndim))
+    single, source = tuple(d for d in lacking if d >= -b.ndim), b if isinstance(b, PaddedArray) else a
+    # Every device needs the one element of a dimension, which a cut leaves on the first.
+    stored = stored_of(b.sum(single, b.dtype)) if isinstance(b, PaddedArray) else jnp.squeeze(b, single)
     if walks.place.everywhere:
         y = _cut(stored, walks, a)
     else:
-        y = padded(stored, layout, walks.b.mesh, b if isinstance(b, PaddedArray) else a)
+        y = padded(stored, layout, walks.b.mesh, source)
         for dim, (n, most) in enumerate(zip(layout.shape, walks.used, strict=True)):
             if n > most:
                 mask = seen(layout, dim, (np.arange(n) < most).astype(stored.dtype), walks.b.mesh)
