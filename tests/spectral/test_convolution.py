@@ -282,6 +282,16 @@ def test_one_padded_line_for_all(kind: AxisType) -> None:
     assert error(gradient.stored, np.pad(truth, [(0, 0), (0, 7)])) <= 1e-6
 
 
+def test_what_is_said_of_a_padded_array_cut_otherwise_works() -> None:
+    """Catches advice for jax.Arrays: `device_put` leaves a padded array cut as it was."""
+    over, (x, b) = mesh((2, 4)), (noise((5, 6), "float32", seed) for seed in (0, 1))
+    a, other = mf.shard(x, over, P("x", "y")), mf.shard(b, over, P("y", "x"))
+    with pytest.raises(ValueError, match=r"shard them alike, or give b to every device, mf\.gather\(b\)$"):
+        mf.convolve(a, other)
+    for alike in (mf.gather(other), mf.shard(other, over, a.spec)):
+        assert error(mf.gather(mf.convolve(a, alike)), np.asarray(mf.convolve(x, b))) <= 1e-6
+
+
 def _linear(a: np.ndarray, b: np.ndarray, axes: tuple[int, ...], mode: str) -> np.ndarray:
     """Term by term: a moved by every position of b along the axes, times what b has there."""
     b, axes = b.reshape((1,) * (a.ndim - b.ndim) + b.shape), tuple(d % a.ndim for d in axes)
