@@ -135,6 +135,28 @@ def test_plans_and_refusals() -> None:
         assert y.sharding.is_equivalent_to(NamedSharding(over, out), 3)
 
 
+@pytest.mark.parametrize("method", ["auto", "kdft"])
+def test_advice_for_padded_arrays_works(method: str) -> None:
+    """Catches advice for jax.Arrays: `device_put` leaves a padded array cut as it was, also where its result is even;
+    sizes that no axes divide; and another order of the axes, which would do, left unsaid.
+    """
+    x, over = noise((13, 13)), mesh((3, 2))
+    one, both = mf.shard(x, over, P("x")), mf.shard(x, over, P("y", "x"))
+    host = r"or bring it to the host, mf\.shard\(mf\.gather\(x\), mesh, spec\)$"
+    for call in (lambda **how: mf.fftn(one, s=(12, 12), method=method, **how), lambda **how: mf.poisson(one.real, **how)):
+        with pytest.raises(ValueError, match=f"name the same axes, {host}"):
+            call(out_spec=P("x", "y"))
+    y = mf.fftn(mf.shard(mf.gather(one), over, P("x", "y")), out_spec=P("x", "y"), method=method)
+    assert error(mf.gather(y), dft(x, (0, 1))) <= 4e-7
+    with pytest.raises(ValueError, match=r"give P\(None, \('x', 'y'\)\)$"):
+        mf.fftn(both, out_spec=P(None, ("y", "x")), method=method)
+    with pytest.raises(ValueError, match=r"give P\(None, \('x', 'y'\)\)$"):
+        mf.shard(both, over, P(None, ("y", "x")))
+    assert error(mf.gather(mf.fftn(both, out_spec=P(None, ("x", "y")), method=method)), dft(x, (0, 1))) <= 4e-7
+    with pytest.raises(ValueError, match=f"give another out_spec, {host}"):
+        mf.fftn(both, out_spec=P("x", "y"), method=method)
+
+
 def test_moved_numbers_keep_their_type_and_bits() -> None:
     """Catches integers sent through floats, which have no 2^24 + 1, and a spec forgotten under Auto axes in `jit`."""
     x, spec, out = 2**24 + np.arange(8 * 16 * 8, dtype="int32").reshape(SHAPE), P("x", "y", "z"), P("z", "x", "y")

@@ -4,7 +4,7 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding
 
 from ..layout.layout import Spec, axis_sizes, from_spec
-from ..layout.padded_array import AnyStored, PaddedArray
+from ..layout.padded_array import OVER_HOST, AnyStored, PaddedArray
 from ..layout.storage import Sliceable, stored_on
 from ..plans.execute import moved
 
@@ -19,7 +19,7 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
         array: a NumPy or JAX array, or anything with `shape`, `dtype` and
             slices, such as an open file: each process reads its devices'
             blocks, one by one. All processes must see the same array. A
-            PaddedArray of this mesh is moved to another spec.
+            PaddedArray of this mesh is moved to another spec of the same axes.
         mesh: a concrete device mesh; or a NamedSharding, which has a spec.
         spec: a PartitionSpec; mesh axes may share a dimension, or cut none.
 
@@ -49,12 +49,6 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
 
 
 def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> AnyStored:
-    remedy = "bring it to the host, mf.shard(mf.gather(y), mesh, spec)"
     if array.mesh not in (mesh, mesh.abstract_mesh):
-        raise ValueError(f"the padded array is on {array.mesh}, not on {mesh}: {remedy}")
-    if array.layout == from_spec(array.shape, axis_sizes(mesh), spec):
-        return array
-    try:
-        return moved(array, spec)
-    except ValueError as error:
-        raise ValueError(f"{error}; or {remedy}") from error
+        raise ValueError(f"the padded array is on {array.mesh}, not on {mesh}: {OVER_HOST}")
+    return array if array.layout == from_spec(array.shape, axis_sizes(mesh), spec) else moved(array, spec)

@@ -203,6 +203,7 @@ for _kind in (PaddedArray, LaidOut):
 AnyStored = Array | PaddedArray
 OnePlane = ArrayLike | PaddedArray
 AnyArray = OnePlane | tuple[Any, ...]  # an array, or planes
+OVER_HOST = "bring it to the host, mf.shard(mf.gather(x), mesh, spec)"  # `device_put` leaves a layout as it is
 S = TypeVar("S", Array, AnyStored)
 T = TypeVar("T")
 

@@ -116,7 +116,7 @@ def problem_of(
     if spec is None:
         return problem
     natural = problem.batch + points_layout(points.shape, cuts_along(problem.start, problem.dims), mesh)
-    return problem._replace(values=recut(natural, spec, axis_sizes(mesh)))
+    return problem._replace(values=recut(natural, spec, axis_sizes(mesh), start))
 
 
 def ordered(points: Scattered, order: Sequence[int]) -> Scattered:
@@ -228,7 +228,7 @@ def brought(request: Request, layout: Layout) -> Request:
         return request
     mesh = setting.mesh
     if not isinstance(mesh, Mesh):  # JAX puts no array on a mesh that is only described
-        recut(setting.start, layout.spec, axis_sizes(mesh))
+        recut(setting.start, layout.spec, axis_sizes(mesh), setting.start)
         raise ValueError(f"the values are cut as {setting.start.spec}: give them as {layout.spec}")
     arrays = tuple(stored_on(stored_of(x), mesh, layout.spec) for x in request.arrays)
     return request._replace(arrays=arrays, setting=dataclasses.replace(setting, start=layout))

@@ -212,7 +212,7 @@ def moved(y: Transformed, out_spec: Spec | None, spec: Spec | None = None) -> Tr
         return y
     arrays, setting, _ = read(y, spec)
     start, mesh, machine = setting.start, setting.mesh, setting.machine
-    goal = recut(start, out_spec, axis_sizes(mesh))
+    goal = recut(start, out_spec, axis_sizes(mesh), start)
     itemsize, dots = complex_dtype(setting.dtype, None).itemsize, dots_of(setting.dtype, None, None)
     walk = moves(start, goal, machine, itemsize, dots)
     walk = dataclasses.replace(walk, planes=False)  # any type is sent unchanged

@@ -21,7 +21,7 @@ from ..operators.transform import Transform, check_once, integers, is_integer, r
 from ..steps import Margin
 from ..steps.kept_dense import KeptRows, kept_rows
 from ..steps.problem import Options, Problem
-from ..walks.choice import NOTHING, find_walk, followed, framed, goal_of, moves, natural_end
+from ..walks.choice import find_walk, followed, framed, goal_of, moves, natural_end
 from .execute import tried
 from .measured import fastest
 from .options import Definition, PlanHow, check_options, records_of, spelled, widths_of
@@ -61,7 +61,7 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     problem = Problem(start, transform, *how, options.planned, goal, even, transform.takes_real(setting.real))
     walk = find_walk(problem)
     if stays:  # exchanges follow
-        last = goal_of(after, NOTHING, "natural", options.out_spec, sizes)
+        last = goal_of(start, transform, "natural", options.out_spec, sizes)
         walk = followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], options=problem.options))
     if (sound := tried(walk, machine, dtype.itemsize)) is not machine:
         return plan_for(dataclasses.replace(setting, machine=sound), transform, options, evades)

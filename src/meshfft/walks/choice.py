@@ -3,10 +3,12 @@
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..layout.layout import Cut, Layout, Spec, from_spec, resized
+from ..layout.padded_array import OVER_HOST
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..numerics.phases import MAX_LENGTH
@@ -131,18 +133,19 @@ def goal_of(
     if out_spec is not None:
         if order == "any":
             raise ValueError(f"order 'any' leaves the layout open and out_spec {out_spec} says it: give one of the two")
-        return recut(natural, out_spec, sizes)
+        return recut(natural, out_spec, sizes, start)
     back = bool(transform.matrices) and transform.matrices[-1].becomes == "real"
     return _returned(start, natural, transform.dims[-1], list(sizes)) if back and order == "natural" else None
 
 
-def recut(layout: Layout, spec: Spec, sizes: Mapping[str, int]) -> Layout:
-    """The layout with its mesh axes on other dimensions; ValueError for other axes."""
+def recut(layout: Layout, spec: Spec, sizes: Mapping[str, int], given: Layout) -> Layout:
+    """The layout with its mesh axes on other dimensions; ValueError for other axes. `given`: the caller's array."""
     goal = from_spec(layout.shape, sizes, spec)
     if goal.mesh_axes != layout.mesh_axes:
-        own, remedy = sorted(layout.mesh_axes), "name the same axes (jax.device_put gathers, or cuts further)"
-        wanted = sorted(goal.mesh_axes)
-        raise ValueError(f"out_spec {spec} has the mesh axes {wanted}, the array is cut by {own}: {remedy}")
+        own, wanted = sorted(layout.mesh_axes), sorted(goal.mesh_axes)
+        remedy = " (jax.device_put gathers, or cuts further)" if given.even else f", or {OVER_HOST}"
+        what = f"out_spec {spec} has the mesh axes {wanted}, the array is cut by {own}"
+        raise ValueError(f"{what}: name the same axes{remedy}")
     return goal
 
 
@@ -166,6 +169,12 @@ def spread(layout: Layout, cuts: Sequence[Cut], dims: Sequence[int]) -> list[Lay
     for cut in cuts:
         found = [one.cut_by(d, (*one.cuts[d], cut)) for one in found for d in dims]
     return found
+
+
+def _reordered(layout: Layout) -> Iterator[Layout]:
+    """The same axes along each dimension, in every order."""
+    for orders in itertools.product(*map(itertools.permutations, layout.cuts)):
+        yield functools.reduce(lambda at, pair: at.cut_by(*pair), enumerate(orders), layout)
 
 
 def _kept(size: int, cuts: Sequence[Cut]) -> int:
@@ -209,7 +218,9 @@ def _no_walk(problem: Problem) -> str:
             what += f", which do not divide it: its transforms have {line} points"
             return f"{what}, and {limit}; use method='auto'"
     if method == "auto" and problem.goal is not None:
-        why = "as blocks are padded: give an out_spec whose mesh axes divide the dimensions, or none"
-        return f"no all-to-all leads from {start.label()} to {problem.goal.label()} for shape {start.shape}, {why}"
+        others = (one.spec for one in _reordered(problem.goal) if search(dataclasses.replace(problem, goal=one)))
+        remedy = f"give {other}" if (other := next(others, None)) else f"give another out_spec, or {OVER_HOST}"
+        what = f"no all-to-all leads from {start.label()} to {problem.goal.label()} for shape {start.shape}"
+        return f"{what}, as blocks are padded: {remedy}"
     remedy = "a transpose needs a second dimension to move the mesh axes to; use method='auto'"
     return f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: {remedy}"
