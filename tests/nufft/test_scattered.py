@@ -419,6 +419,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: mf.nufftn(x, some, order="some"), "'natural', 'any'"),
         (lambda: mf.nufftn_adjoint(np.ones(8), some, (8, 8)), "one for each point"),
         (lambda: mf.nufftn_adjoint(np.ones(9), some, (8,)), "2 sizes"),
+        (lambda: mf.nufftn_adjoint(np.ones(9), some, (8, 8), out_spec=P("x")), "name the same axes"),
         (lambda: mf.nufftn_adjoint(np.ones(9), some, (8, 8), axes=(-1,)), "or name 2 axes"),
         (lambda: mf.scattered_plan((8, 8), some, slack=-1), "slack is -1"),
         (lambda: mf.nufftn(np.zeros((0, 8)), some), "size of 0"),

@@ -110,7 +110,7 @@ def test_results_lie_as_asked(name: str, out_spec: P) -> None:
 
 
 def test_plans_and_refusals() -> None:
-    """Catches a plan without it, and an out_spec taken silently where it cannot hold."""
+    """Catches a plan without it, an out_spec taken silently where it cannot hold, and mesh= as a remedy in `fftn`."""
     x, over = noise(SHAPE), mesh((2, 2, 2))
     a = jax.device_put(x, NamedSharding(over, P("x", "y", "z")))
     plan = mf.plan(SHAPE, mesh=over, spec=P("x", "y", "z"), out_spec=P("z", "y", "x"))
@@ -122,6 +122,10 @@ def test_plans_and_refusals() -> None:
         mf.fftn(a, out_spec=P("x"))
     with pytest.raises(ValueError, match="names mesh axis 'q'"):
         mf.fftn(a, out_spec=P("q"))
+    alone = jax.device_put(x, NamedSharding(mesh((1,)), P()))
+    for call in (jax.jit(lambda v: mf.fftn(v, out_spec=P("x"))), lambda v: mf.fftn(np.asarray(v), out_spec=P("x"))):
+        with pytest.raises(ValueError, match=r"has the mesh axes \['x'\], the array is cut by \[\]: name the same axes"):
+            call(alone)
     for out, call in ((P("z", "y", "x"), mf.fftn), (P("y", ("x", "z")), mf.rfftn)):
         x = noise((12, 8, 6), "float32" if call is mf.rfftn else "complex64")
         run = jax.shard_map(

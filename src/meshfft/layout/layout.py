@@ -201,7 +201,8 @@ def even_cuts(size: int, axes: Sequence[tuple[str, int]]) -> Cuts:
     return tuple(Cut(name, parts, span) for (name, parts), span in zip(axes, spans, strict=True))
 
 
-def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None) -> Layout:
+def entries_of(spec: Spec | None) -> list[tuple[str, ...]]:
+    """The mesh axes that a spec names for each dimension."""
     if isinstance(spec, NamedSharding):
         raise TypeError(f"spec is a NamedSharding: give its spec, {spec.spec}")
     if spec is not None and not isinstance(spec, PartitionSpec | tuple | list):
@@ -209,7 +210,11 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     if isinstance(spec, PartitionSpec) and (spec.unreduced or spec.reduced):
         axes = ", ".join(sorted(spec.unreduced | spec.reduced))
         raise ValueError(f"spec {spec} has unreduced or reduced axes ({axes}): jax.reshard to one without them first")
-    entries = [_axes_of(entry) for entry in (spec or ())]
+    return [_axes_of(entry) for entry in (spec or ())]
+
+
+def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None) -> Layout:
+    entries = entries_of(spec)
     shown = spec_of(entries)
     if len(entries) > len(shape):
         many, most = len(entries), len(shape)

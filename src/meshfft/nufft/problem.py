@@ -215,7 +215,8 @@ def _image_layout(
     for dim, size in sorted(zip(dims, sizes, strict=True)):
         image = image.insert(dim, size, ())
     if out_spec is not None:
-        return from_spec(image.shape, axis_sizes(setting.mesh), out_spec)
+        over = axis_sizes(setting.mesh)
+        return from_spec(image.shape, over, out_spec) if over else recut(image, out_spec, over, values)
     for cut in cuts_along(values, range(rest, values.ndim)):  # evenly if possible, the least cut dimension first
         *_, dim = min((image.shape[dim] % (image.parts[dim] * cut.parts) != 0, image.parts[dim], dim) for dim in dims)
         image = image.cut_by(dim, (*image.cuts[dim], cut))

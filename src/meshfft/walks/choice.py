@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..layout.layout import Cut, Layout, Spec, from_spec, resized
+from ..layout.layout import Cut, Layout, Spec, entries_of, from_spec, resized
 from ..layout.padded_array import OVER_HOST
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
@@ -140,6 +140,7 @@ def goal_of(
 
 def recut(layout: Layout, spec: Spec, sizes: Mapping[str, int], given: Layout) -> Layout:
     """The layout with its mesh axes on other dimensions; ValueError for other axes. `given`: the caller's array."""
+    sizes = sizes or dict.fromkeys(itertools.chain(*entries_of(spec)), 1)  # on one device, JAX may show no mesh
     goal = from_spec(layout.shape, sizes, spec)
     if goal.mesh_axes != layout.mesh_axes:
         own, wanted = sorted(layout.mesh_axes), sorted(goal.mesh_axes)
