@@ -10,7 +10,7 @@ from unittest import mock
 import jax
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from reference import error, mesh, noise
 
@@ -47,6 +47,19 @@ def test_a_call_like_one_before_enters_few_files(sizes: tuple[int, ...]) -> None
     files = entered(x)
     turns = sum(one != other for one, other in itertools.pairwise(["", *files]))
     assert len({*files}) <= 13 and turns <= 23 and len(files) <= (34 if sizes else 27), files
+
+
+@pytest.mark.parametrize(("kind", "n"), [(AxisType.Auto, 8), (AxisType.Explicit, 7)])
+def test_arrays_in_the_hosts_memory_are_taken(kind: AxisType, n: int) -> None:
+    """Catches an array in pinned memory that meets constants in a device's, outside of `jit` and inside."""
+    host, where, spec = noise((n, 8), "float32"), mesh((2, 4), kind), P("x", "y")
+    near = mf.shard(host, where, spec)
+    x = jax.tree.map(lambda v: jax.device_put(v, v.sharding.with_memory_kind("pinned_host")), near)
+    plan = mf.plan(host.shape, mesh=where, spec=spec)
+    gradient = jax.jit(jax.grad(lambda x: (mf.derivative(x, 0) ** 2).sum()))
+    with jax.set_mesh(where):
+        for call in (plan, lambda x: mf.convolve(x, x), gradient):
+            assert error(mf.gather(call(x)), mf.gather(call(near))) <= 1e-6
 
 
 def test_functions_run_the_plan_that_plan_returns() -> None:

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 
 from ..numerics.dtypes import check_fits
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, mapped_axes, spec_of
-from .padded_array import AnyStored, PaddedArray, stored_of
+from .padded_array import AnyStored, PaddedArray, S, stored_of
 from .placement import explicit_axes, only, reshard
 from .storage import stored_on
 
@@ -69,11 +69,16 @@ def is_hashable(value: object) -> bool:
     return True
 
 
-def check_kept(x: AnyStored) -> None:
+def kept(x: S) -> S:
+    """The array, moved to its devices' memory from the host's (memory_kind="pinned_host"); ValueError if deleted."""
     stored = stored_of(x)
-    if isinstance(stored, jax.Array) and not isinstance(stored, jax.core.Tracer) and stored.is_deleted():
+    if not isinstance(stored, jax.Array):
+        return x
+    if not isinstance(stored, jax.core.Tracer) and stored.is_deleted():
         why = "a call with donate=True, or a jit that donates it, took its storage. Use the result of that call"
         raise ValueError(f"the array of shape {x.shape} is deleted: {why}, or leave donate out")
+    space = jax.memory.Space
+    return jax.device_put(x, space.Device) if stored.aval.memory_space == space.Host else x
 
 
 def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
@@ -109,7 +114,7 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
     if not isinstance(stored_of(x), jax.core.Tracer):
         check_context(mesh, "the plan's")
     if isinstance(x, jax.Array | PaddedArray):
-        check_kept(x)
+        x = kept(x)
     if isinstance(x, PaddedArray):
         return _fitted_padded(x, layout, mesh)
     if not isinstance(x, jax.Array):

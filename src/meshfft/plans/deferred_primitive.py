@@ -22,7 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ..layout.layout import AnyMesh, axis_sizes, from_spec
 from ..layout.padded_array import is_padded
 from ..layout.placement import cut_alike, explicit_axes, only, row_major_on_cpus, with_axes
-from ..layout.reading import hidden_by
+from ..layout.reading import hidden_by, kept
 from ..machine.topology import machine_of
 from ..numerics.dtypes import check_fits, wide_types
 from ..stacks import empty_stack, with_stack
@@ -81,7 +81,7 @@ def _deferred(
     for x in leaves:
         if isinstance(x, np.ndarray):
             check_fits(x)
-    values = [jnp.asarray(x) for x, moving in zip(leaves, moves, strict=True) if moving]
+    values = [kept(jnp.asarray(x)) for x, moving in zip(leaves, moves, strict=True) if moving]
     shape = values[0].shape
     cut = tuple(
         tuple(range(len(shape))) if j < first else cut_alike(x.shape, shape) if j < many else ()

@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 from ..layout.layout import AnyMesh, Layout, Spec, hashed_once
 from ..layout.memory import Room, room, room_of
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed, stored_of
-from ..layout.reading import check_context, check_kept, is_hashable, is_plain, seen, seen_by_sharding
+from ..layout.reading import check_context, is_hashable, is_plain, kept, seen, seen_by_sharding
 from ..machine.machine import Machine
 from ..machine.topology import machine_of
 from ..numerics.dtypes import check_fits, check_numeric, wide_types
@@ -70,7 +70,8 @@ def read(a: AnyArray, spec: Spec | None = None, in_place: bool = False) -> Reque
     array's memory; JAX's copy is a program for each shape.
     """
     if isinstance(a, jax.Array):
-        return Request((_checked(a),), _setting(a, spec))
+        array = _checked(a)
+        return Request((array,), _setting(array, spec))
     arrays, planes = received(a, in_place and _is_eager_on_cpu()), is_planes(a)
     setting = _setting(arrays[0], spec)
     if len(arrays) == 1:
@@ -113,8 +114,7 @@ def formed(arrays: tuple[AnyStored, ...]) -> Transformed:
 
 def _checked(a: AnyStored) -> AnyStored:
     check_numeric(a.dtype)
-    check_kept(a)
-    return a
+    return kept(a)
 
 
 def _array(a: ArrayLike | PaddedArray, in_place: bool = False) -> AnyStored:
