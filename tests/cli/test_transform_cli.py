@@ -220,9 +220,12 @@ def test_steps_are_compiled_with_the_options_of_the_chip() -> None:
 def test_existing_output_needs_leave() -> None:
     """Catches a result of yesterday lost, an input changed by its own output, and --overwrite without effect."""
     np.save("a.npy", values())
+    np.save("b.npy", values())
     with pytest.MonkeyPatch.context() as patch:
         forbid(patch)
-        assert "a.npy exists" in refused("transform", "a.npy", "a.npy", "--mesh", "2")
-    np.testing.assert_array_equal(np.load("a.npy"), values())
-    call("transform", "a.npy", "a.npy", "--mesh", "2", "--overwrite")
-    assert error(np.load("a.npy"), np.fft.fftn(values())) < 4e-7
+        assert "b.npy exists" in refused("transform", "a.npy", "b.npy", "--mesh", "2")
+        assert "a.npy is a.npy, which is read" in refused("transform", "a.npy", "a.npy", "--mesh", "2", "--overwrite")
+    for name in ("a.npy", "b.npy"):
+        np.testing.assert_array_equal(np.load(name), values())
+    call("transform", "a.npy", "b.npy", "--mesh", "2", "--overwrite")
+    assert error(np.load("b.npy"), np.fft.fftn(values())) < 4e-7

@@ -134,7 +134,7 @@ def test_names_that_mean_another_store_are_refused(tmp_path: Path, name: str) ->
 
 def test_an_output_apart_from_its_input(tmp_path: Path) -> None:
     """Catches an output put inside the store that is read, an input inside the output that would replace it, and one
-    file under two names. A file may be replaced by its own transform."""
+    file under one name or two, which may hold more than the array that is read."""
     store = save(tmp_path / "in.zarr", VALUES)
     inner = save(store / "in.npy", VALUES)
     plain = save(tmp_path / "a.npy", VALUES)
@@ -145,6 +145,7 @@ def test_an_output_apart_from_its_input(tmp_path: Path) -> None:
         (store, store / "out.zarr", "lies inside"),
         (store, tmp_path / "same" / "in.zarr" / "c" / "out.npy", "lies inside"),
         (inner, store, "which is read, lies inside"),
+        (plain, plain, "which is read: write elsewhere"),
         (plain, tmp_path / "hard.npy", "by another name"),
         (plain, tmp_path / "soft.npy", "by another name"),
         (store, tmp_path / "same" / "in.zarr", "by another name"),
@@ -152,7 +153,7 @@ def test_an_output_apart_from_its_input(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=word) as caught:
             check_disjoint(source, target)
         assert target.name in str(caught.value) and source.name in str(caught.value)
-    for target in (plain, tmp_path / "in.zarr.zarr", tmp_path / "out.zarr"):
+    for target in (tmp_path / "b.npy", tmp_path / "in.zarr.zarr", tmp_path / "out.zarr"):
         check_disjoint(plain, target)
 
 

@@ -221,19 +221,16 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
 
 
 def check_disjoint(source: str | Path, target: str | Path) -> None:
-    """Refuses an output inside its source, around it, or equal to it under another name.
-
-    A file may be replaced by its own transform under the same name.
-    """
+    """Refuses an output inside its source, around it, or equal to it: a file may hold more than what is read."""
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
     format = format_in(source)
     if format and format.folder and _holds(source, target):  # any other folder is refused when opened
         raise ValueError(f"{target} lies inside {source}, which is read: {elsewhere}")
     if _holds(target, source):
         raise ValueError(f"{source}, which is read, lies inside {target}: {elsewhere}")
-    same = target.exists() and source.exists() and os.path.samefile(source, target)
-    if same and os.path.abspath(source) != os.path.abspath(target):
-        raise ValueError(f"{target} is {source}, which is read, by another name: {elsewhere}")
+    if target.exists() and source.exists() and os.path.samefile(source, target):
+        alias = ", by another name" * (os.path.abspath(source) != os.path.abspath(target))
+        raise ValueError(f"{target} is {source}, which is read{alias}: {elsewhere}")
 
 
 def _holds(folder: Path, path: Path) -> bool:
