@@ -111,6 +111,19 @@ def test_plan_for_a_pod_that_is_only_named() -> None:
     assert {other["method"] for other in given["runners_up"]} == {"transpose", "cooley-tukey", "kdft"}
 
 
+def test_rivals_of_a_plan_that_does_not_fit() -> None:
+    """Catches "does not fit" as the reason against others where the best does not fit either."""
+    text, table = call("plan", "9000,9001,9000", "--topology", "v3:2x2").split("because")
+    assert "does not fit" in text and "does not fit" not in table
+    assert "memory 27.9 more" in table and "peak 2560 GB more" in table
+
+
+def test_help_says_that_a_plan_needs_a_mesh_or_a_machine() -> None:
+    """Catches a help text that promises what is refused."""
+    assert "neither --mesh nor --topology" in refused("plan", "512,512,512")
+    assert "With --mesh alone the plan is for the devices of this machine" in " ".join(call("plan", "--help").split())
+
+
 @pytest.mark.more
 def test_plan_says_who_else_ran_and_what_does_not_fit() -> None:
     """Catches a table wider than the terminal, a winner without its rivals, and no warning of a plan that is too

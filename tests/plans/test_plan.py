@@ -303,10 +303,12 @@ def test_an_empty_dimension_is_lengthened_beside_others(method: str) -> None:
 
 
 def test_plans_that_do_not_fit_are_ranked_by_memory() -> None:
-    """Catches a plan that needs more devices before one that needs fewer, as it would be faster."""
-    small, large = (mock.Mock(fits=False, peak_bytes=n, seconds=1 / n) for n in (2, 3))
+    """Catches a plan that needs more devices before one that needs fewer, as it would be faster; and a slow plan before
+    a fast one for a peak that prints alike.
+    """
+    small, large, alike = (mock.Mock(fits=False, peak_bytes=n, seconds=1 / n) for n in (2000, 3000, 2001))
     slow, fast = (mock.Mock(fits=True, peak_bytes=4, seconds=n) for n in (2.0, 1.0))
-    assert sorted((large, small, slow, fast), key=rank) == [fast, slow, small, large]
+    assert sorted((large, small, slow, alike, fast), key=rank) == [fast, slow, alike, small, large]
 
 
 def test_plans_read_well_at_a_prompt() -> None:

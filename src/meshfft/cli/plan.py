@@ -51,11 +51,11 @@ def plan(
 ) -> None:
     """Show the steps, memory and traffic of a transform.
 
-    Without --topology the plan is for the devices of this machine, or for CPU
-    devices where it has too few. With it, the plan is for the machine that it
-    names, which need not be here. Without --mesh, every mesh of those devices
-    is tried. With --memory, it shows what meshfft transform --memory reads,
-    writes and holds.
+    With --mesh alone the plan is for the devices of this machine, or for CPU
+    devices where it has too few. With --topology it is for the machine that
+    this names, which need not be here; without --mesh, every mesh of its
+    devices is tried. With --memory, it shows what meshfft transform --memory
+    reads, writes and holds.
     """
     topology = _topology(topology, outer, compiling)
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
@@ -160,8 +160,10 @@ def _print_others(best: Plan, others: Sequence[Plan]) -> None:
 
 
 def _why(best: Plan, other: Plan) -> str:
-    if other.fits is False:
+    if other.fits is False and best.fits is not False:
         return "does not fit"
+    if rank(other)[:2] > rank(best)[:2]:
+        return f"peak {_rounded((other.peak_bytes - best.peak_bytes) / 1e9)} GB more"
     if other.walk == best.walk:
         return "the same walk"
     spent, there = (one.seconds_by_resource._asdict() for one in (best, other))

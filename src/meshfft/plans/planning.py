@@ -267,9 +267,10 @@ def planned(points: object, setting: Setting, definition: Definition, options: O
     return dataclasses.replace(plan_for(setting, transform, options, evades=False), sources=samples)
 
 
-def rank(plan: Plan) -> tuple[bool, float]:
-    """By seconds if a plan fits, else by memory."""
-    return plan.fits is False, plan.peak_bytes if plan.fits is False else plan.seconds or 0.0
+def rank(plan: Plan) -> tuple[bool, float, float]:
+    """By seconds; first by memory, as it is printed, if a plan does not fit."""
+    large = plan.fits is False
+    return large, float(f"{plan.peak_bytes:.2e}") if large else 0.0, plan.seconds or 0.0
 
 
 def laid_out(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
