@@ -52,6 +52,15 @@ def test_a_numpy_array_is_put_on_a_mesh_inside_jit() -> None:
     np.testing.assert_array_equal(mf.gather(doubled), 2 * x)
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_an_array_without_elements_is_gathered(kind: AxisType) -> None:
+    """Catches the join of shards that have no elements: of a program's result on Explicit axes JAX fails at it."""
+    x = mf.shard(np.zeros((0, 8, 3), "c8"), mesh((2, 4), kind), P("x", "y"))
+    for y in (x, mf.fftn(x, axes=(1, 2)), mf.fftn(x, (7, 3), (1, 2))):
+        found = mf.gather(y)
+        assert found.shape == y.shape and found.dtype == np.complex64
+
+
 def test_a_sharding_says_mesh_and_spec() -> None:
     """Catches a NamedSharding that is taken for a mesh, and one with a second spec."""
     x, where = noise((7, 3)), NamedSharding(mesh((2,)), P(None, "x"))

@@ -130,7 +130,11 @@ def varies_over(value: object) -> frozenset[str]:
 
 def to_host(y: ArrayLike | Sequence[object]) -> np.ndarray:
     """A NumPy array, in all processes that hold shards, RUN bytes at a time."""
-    if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable:
+    if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer):
+        return np.asarray(y)
+    if not y.size:  # JAX joins no shards without elements
+        return np.empty(y.shape, y.dtype)
+    if y.is_fully_addressable:
         return np.asarray(y)
     if not y.addressable_shards:
         here = "gather it where jax.process_index() is that of one of y.sharding.device_set"
@@ -145,8 +149,8 @@ def to_host(y: ArrayLike | Sequence[object]) -> np.ndarray:
     dim = max(range(y.ndim), key=layout.block.__getitem__)
     parts, block = layout.parts[dim], layout.block[dim]
     blocks = collected.reshape(*y.shape[:dim], parts, block, *y.shape[dim + 1 :])
-    rows = min(block, max(1, RUN * block // max(collected.nbytes, 1)))
-    for first in range(0, block if y.size else 0, rows):
+    rows = min(block, max(1, RUN * block // collected.nbytes))
+    for first in range(0, block, rows):
         start = min(first, block - rows)
         run = np.asarray(_rows(y, start, dim, rows, layout, mesh))
         at = (*[slice(None)] * (dim + 1), slice(start, start + rows))
