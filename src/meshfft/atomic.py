@@ -19,12 +19,18 @@ def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
 
     Raises:
         FileExistsError: `path` exists and may not be overwritten, before the block or after.
+        OSError: the block's; if it names no file, with this one's name.
     """
     refuse_existing(path, overwrite)
-    with scratch(path) as temporary:
-        yield temporary
-        _sync(temporary)
-        put(temporary, path, overwrite)
+    try:
+        with scratch(path) as temporary:
+            yield temporary
+            _sync(temporary)
+            put(temporary, path, overwrite)
+    except OSError as error:
+        if error.errno and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 @contextlib.contextmanager

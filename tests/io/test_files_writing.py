@@ -235,16 +235,18 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     write_array(sys.argv[1], jnp.ones((64, 1024)))
 except OSError as error:
-    print(type(error).__name__, os.listdir())
+    print(type(error).__name__, error.filename, os.listdir())
 """
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5", "a.nii.gz"])
 def test_a_write_that_really_fails(tmp_path: Path, name: str) -> None:
-    """Catches a process killed, an error that is not the system's, or a temporary left, when the disk is full."""
+    """Catches a process killed, an error that is not the system's, or names no file, or a temporary left, when the disk
+    is full.
+    """
     run = python("-c", FULL_DISK, name, folder=tmp_path)
-    assert run.stdout.strip() == "OSError []", run.stderr
+    assert run.stdout.strip() == f"OSError {name} []", run.stderr
 
 
 KILLED = """
