@@ -154,11 +154,12 @@ def test_layouts_say_how_they_are_cut() -> None:
 def test_the_first_call_says_that_it_compiles(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches seconds of silence, a line at every call, and one about a program that the caller's own jit compiles."""
+    """Catches seconds of silence, a line at every call, and one about a program of `poisson` or of the caller's jit."""
     monkeypatch.setattr(execute, "SLOW", 0.0)
     x = mf.shard(noise((6, 14)), mesh((2,)), P("x"))
     with caplog.at_level(logging.INFO, "meshfft"):
         jax.jit(lambda x: mf.fftn(x, norm="forward", spec=P("x")))(x)
+        mf.poisson(x)
         assert not caplog.records
         for _ in range(2):
             mf.fftn(x, norm="forward")
