@@ -124,7 +124,7 @@ def test_plans_and_refusals() -> None:
         mf.fftn(a, out_spec=P("q"))
     alone = jax.device_put(x, NamedSharding(mesh((1,)), P()))
     for call in (jax.jit(lambda v: mf.fftn(v, out_spec=P("x"))), lambda v: mf.fftn(np.asarray(v), out_spec=P("x"))):
-        with pytest.raises(ValueError, match=r"has the mesh axes \['x'\], the array is cut by \[\]: name the same axes"):
+        with pytest.raises(ValueError, match=r"axes \['x'\], the array is cut by \[\]: name the same axes"):
             call(alone)
     for out, call in ((P("z", "y", "x"), mf.fftn), (P("y", ("x", "z")), mf.rfftn)):
         x = noise((12, 8, 6), "float32" if call is mf.rfftn else "complex64")
@@ -147,9 +147,10 @@ def test_advice_for_padded_arrays_works(method: str) -> None:
     x, over = noise((13, 13)), mesh((3, 2))
     one, both = mf.shard(x, over, P("x")), mf.shard(x, over, P("y", "x"))
     host = r"or bring it to the host, mf\.shard\(mf\.gather\(x\), mesh, spec\)$"
-    for call in (lambda **how: mf.fftn(one, s=(12, 12), method=method, **how), lambda **how: mf.poisson(one.real, **how)):
-        with pytest.raises(ValueError, match=f"name the same axes, {host}"):
-            call(out_spec=P("x", "y"))
+    with pytest.raises(ValueError, match=f"name the same axes, {host}"):
+        mf.fftn(one, s=(12, 12), out_spec=P("x", "y"), method=method)
+    with pytest.raises(ValueError, match=f"name the same axes, {host}"):
+        mf.poisson(one.real, out_spec=P("x", "y"))
     y = mf.fftn(mf.shard(mf.gather(one), over, P("x", "y")), out_spec=P("x", "y"), method=method)
     assert error(mf.gather(y), dft(x, (0, 1))) <= 4e-7
     with pytest.raises(ValueError, match=r"give P\(None, \('x', 'y'\)\)$"):

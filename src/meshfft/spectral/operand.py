@@ -60,8 +60,8 @@ def place_of(
         layout = read(b).setting.start
         there = layout.along([d - start.ndim for d in kept])
         if layout.mesh_axes and (there.axes != alike.axes or (there.shape == alike.shape and there != alike)):
-            whole = "mf.gather(b)" if isinstance(b, PaddedArray) else "jax.device_put(b, NamedSharding(mesh, P()))"
-            remedy = f"shard them alike, or give b to every device, {whole}"
+            all_of_b = "mf.gather(b)" if isinstance(b, PaddedArray) else "jax.device_put(b, NamedSharding(mesh, P()))"
+            remedy = f"shard them alike, or give b to every device, {all_of_b}"
             raise ValueError(f"a is sharded as {start.spec}, b as {layout.spec}: {remedy}")
         return OperandPlace(kept, there if layout.mesh_axes else None, not layout.mesh_axes), shape
     hidden = not known and not mapped_axes(mesh) and hidden_by(b) is not None and cut_alike(shape, start.shape)
