@@ -37,7 +37,7 @@ def current_stack() -> Any:
 
 @functools.lru_cache(maxsize=1)
 def empty_stack() -> Any:
-    """A thread's, in which JAX leaves out this file."""
+    """A thread's stack, without this file."""
     source_info_util.register_exclusion(__file__)
     found: queue.SimpleQueue[Any] = queue.SimpleQueue()
     _thread.start_new_thread(lambda: found.put(current_stack()), ())

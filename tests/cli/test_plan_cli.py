@@ -119,7 +119,7 @@ def test_rivals_of_a_plan_that_does_not_fit() -> None:
 
 
 def test_help_says_that_a_plan_needs_a_mesh_or_a_machine() -> None:
-    """Catches a help text that promises what is refused."""
+    """Catches a help text that promises a call without a mesh."""
     assert "neither --mesh nor --topology" in refused("plan", "512,512,512")
     assert "With --mesh alone the plan is for the devices of this machine" in " ".join(call("plan", "--help").split())
 

@@ -183,7 +183,7 @@ def test_inside_shard_map_of_the_inner_axis(known: bool) -> None:
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_points_in_narrow_floats(dtype: Any) -> None:
-    """Catches garbage of digits taken from float16, in which 2^16 is infinite, and bfloat16 refused."""
+    """Catches digits taken from float16, where 2^16 is infinite, and bfloat16 refused."""
     x, k = noise((6, 8)), jnp.asarray(coordinates((9,), 2), dtype)
     exact = np.asarray(k, float)
 

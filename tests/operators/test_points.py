@@ -278,7 +278,7 @@ def test_types_that_are_no_points_are_refused(make: Callable[[Any], Points]) -> 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_narrow_floats_are_points(dtype: Any) -> None:
-    """Catches digits taken from float16, in which 2^16 is infinite, and a type that is refused on the host alone."""
+    """Catches digits taken from float16, where 2^16 is infinite, and a type refused on the host alone."""
     x, t, r = noise((24,)), jnp.linspace(0, 0.9, 9, dtype=dtype), jnp.full(9, 1.02, dtype)
 
     def run(t: Any, r: Any) -> Any:

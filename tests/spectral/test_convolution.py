@@ -270,7 +270,7 @@ LONG = {
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_one_padded_line_for_all(kind: AxisType) -> None:
-    """Catches a dimension of one element taken as long as it is stored, and gradients that reach its padding."""
+    """Catches a dimension of one element taken at its stored length, and gradients that reach its padding."""
     over, weights = mesh((8,), kind), noise((5, 6), "float32", 2)
     x, b = noise((5, 6), "float32"), noise((3, 1), "float32", 1)
     a, line = (mf.shard(one, over, P(None, "x")) for one in (x, b))

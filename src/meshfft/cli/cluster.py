@@ -143,7 +143,7 @@ def _join(joining: Joining, own: int | None) -> None:
     jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM
     try:
         jax.distributed.initialize(
-            *joining[1:],  # JAX detects what is None
+            *joining[1:],  # JAX detects those that are None
             initialization_timeout=JOIN_SECONDS,
             heartbeat_timeout_seconds=HEARTBEAT,
             shutdown_timeout_seconds=FINISH_SECONDS,

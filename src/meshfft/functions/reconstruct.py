@@ -96,8 +96,8 @@ def reconstruct(
         density: rounds of Pipe and Menon's weights; steps start at the weighted
             adjoint, or from zeros if density is 0.
         l2, tv, wavelet: weights relative to the largest eigenvalue of N; tv and
-            wavelet also to the start's brightest pixel. Of these two give at
-            most one, on Auto axes, with density > 0.
+            wavelet also to the start's brightest pixel. Give one of these two
+            at most, on Auto axes, with density > 0.
         mesh, spec: how images (coils, *shape) are cut, evenly; by default
             mesh axis i cuts dimension i.
         tol: relative error of A, 1e-2 to 1e-6, or to 1e-12 in complex128.

@@ -221,7 +221,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
 
 
 def check_disjoint(source: str | Path, target: str | Path) -> None:
-    """Refuses an output inside its source, around it, or equal to it: a file may hold more than what is read."""
+    """Refuses an output inside its source, around it, or equal to it: a file may hold other datasets."""
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
     format = format_in(source)
     if format and format.folder and _holds(source, target):  # any other folder is refused when opened

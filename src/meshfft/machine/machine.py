@@ -17,7 +17,7 @@ from ..layout.layout import hashed_once
 from .chip import Chip
 from .network import Load, Network, collective_load, pair_load, ring_domains
 
-RESIDENT = 0.5  # time to feed products from VMEM over that from main memory, fitted to TPU v5e
+RESIDENT = 0.55  # time to feed products from VMEM over that from main memory, fitted to TPU v5e
 ALONE = Load(inner=1.0, far=1)  # of a move where all devices are linked alike
 
 
@@ -38,7 +38,7 @@ class Work:
     tier: str = "float32"  # precision of these products
     vector_flops: int = 0  # other real operations: FFT butterflies, phases
     kernel_flops: int = 0  # of vector-unit kernels, which cost their cycles
-    kernel_cycles: int = 0  # cycles of these kernels, or of their memory traffic if longer
+    kernel_cycles: int = 0  # of these kernels, or of their memory traffic if longer, and of many short instructions
     memory_bytes: int = 0  # read and written outside products and kernels
     fed_bytes: int = 0  # read and written by the products, at the same time
     sent_bytes: int = 0

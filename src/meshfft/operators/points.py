@@ -193,7 +193,7 @@ def log_of(z: Floats) -> tuple[Floats, Floats | None, Logarithm[Floats] | None]:
 
 
 def wide(values: Any) -> Array:
-    """Numbers of at least 32 bits: narrower floats hold neither digits of fixed-point numbers nor logarithms."""
+    """Numbers of at least 32 bits, as fixed-point digits and logarithms overflow or round in narrower floats."""
     numbers = jnp.asarray(values)
     return numbers if numbers.dtype.itemsize >= 4 else numbers.astype(jnp.float32)
 

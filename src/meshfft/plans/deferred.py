@@ -179,7 +179,7 @@ class DeferredWork:
     ins: tuple[Role, ...]
     outs: tuple[Role, ...]
     results: Shapes
-    linear: frozenset[int]  # values in which it is jointly linear
+    linear: frozenset[int]  # values that it is jointly linear in
     run: Callable[[Place, Sequence[Array]], list[Array]]
     told: tuple[NamedSharding | None, ...] = ()  # shardings of results that XLA has no rule for
     made: tuple[object, ...] = ()  # how it was made from the call

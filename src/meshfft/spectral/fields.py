@@ -251,7 +251,7 @@ def returned(y: AnyStored, x: AnyArray, options: Options, spec: Where) -> Transf
 
 
 def in_one(work: Callable[..., T], plan: Plan, *values: object, beside: int = 0) -> T:
-    """work(plan, *values) as one program, in which JAX finds the devices of constants, under `grad` too.
+    """work(plan, *values) as one program, so that JAX finds the devices of constants, under `grad` too.
 
     `beside`: bytes of its largest array besides blocks of samples and of the spectrum.
     """

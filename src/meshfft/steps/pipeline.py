@@ -27,6 +27,7 @@ COPIES = 2  # passes to pack or join a block
 STRIDED = 6  # more if parts cut the last dimension
 MISALIGNED = 29  # more if a chunk ends within a tile: 500^3 on v5e, by compiled cycles
 CHUNKS = 8  # at most: the first overlaps no message, and each adds one
+CHUNK_CYCLES = 4500  # of the short instructions that XLA's FFT adds with each, fitted to TPU v5e
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Pipeline(InChunks, Kernels):
         works = [step.work(before, itemsize, chip) for step, before in self.pairs(layout)]
         block, exchange, shares = math.prod(layout.block) * itemsize, self._exchange, self._shares(layout)
         ends, many, parts = block + math.prod(self.after(layout).block) * itemsize, len(shares), self.move.parts
-        if self._by_kernels(layout):  # received data stays in pieces or is joined beside them
+        if by_kernels := self._by_kernels(layout):  # received data stays in pieces or is joined beside them
             (flops, nbytes), cycles = self._coded(layout, itemsize, chip)
             nbytes += self._copies(layout) * block
             works[1] = dataclasses.replace(works[1], vector_flops=flops, memory_bytes=nbytes, kernel_cycles=cycles)
@@ -88,6 +89,7 @@ class Pipeline(InChunks, Kernels):
         summed = total(works)
         return dataclasses.replace(
             summed,
+            kernel_cycles=summed.kernel_cycles + CHUNK_CYCLES * many * (not by_kernels),
             sent_bytes=sent * (parts - 1),
             all_to_alls=summed.all_to_alls * many,
             moves=(Move("all-to-all", self.move.axes, sent * parts // many, many),),

@@ -19,7 +19,7 @@ from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, in_complex
 from .base import Sends, Step, reached
 
-FLAT_OPERATIONS = 2.5  # times as much as in tiles: numbers are moved there and back; fitted to TPU v5e
+FLAT_OPERATIONS = 2.5  # times the operations in tiles, as numbers move there and back; fitted to TPU v5e
 P = ParamSpec("P")
 T = TypeVar("T")
 
