@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from reference import error
 
@@ -137,7 +137,9 @@ def test_constraints_of_auto_axes_and_reshards_of_explicit_ones() -> None:
 
 
 def test_nothing_is_on_the_mesh_of_auto_axes_yet() -> None:
-    """Catches a call that JAX gives no mesh, as no argument that is used has one, and XLA then fails."""
+    """Catches a call that JAX gives no mesh, as no argument that is used has one, and XLA then fails; and a trace with
+    the devices of one mesh, used for another.
+    """
     mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
     host = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
     expected, cut = np.fft.fftn(host), NamedSharding(mesh, SPEC)
@@ -146,6 +148,12 @@ def test_nothing_is_on_the_mesh_of_auto_axes_yet() -> None:
         constrained = jax.jit(lambda s: mf.fftn(jax.lax.with_sharding_constraint(s * jnp.ones((16, 8)), SPEC)))(2.0)
         unused = jax.jit(jax.grad(lambda x: jnp.sum(mf.fftn(x) * expected.conj()).real))(jax.device_put(host, cut))
         again = mf.fftn(unused)
+    reordered = Mesh(mesh.devices[::-1], ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    run = jax.jit(lambda x: mf.fftn(x))
+    for one in (mesh, reordered):  # traces do not depend on devices
+        with jax.set_mesh(one), jax.transfer_guard("disallow"):
+            found = run(jax.device_put(host, NamedSharding(one, SPEC)))
+        assert error(found, expected) < 1e-6
     assert error(given, expected) < 1e-6 and constrained.sharding.is_equivalent_to(cut, 2)
     assert abs(np.asarray(constrained)[0, 0] - 256) < 1e-4
     assert error(unused, 128 * host) < 1e-6 and error(again, 128 * expected) < 1e-6

@@ -22,11 +22,17 @@ def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
         OSError: the block's; if it names no file, with this one's name.
     """
     refuse_existing(path, overwrite)
+    with naming(path), scratch(path) as temporary:
+        yield temporary
+        _sync(temporary)
+        put(temporary, path, overwrite)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Names the file in an error of the system that names none."""
     try:
-        with scratch(path) as temporary:
-            yield temporary
-            _sync(temporary)
-            put(temporary, path, overwrite)
+        yield
     except OSError as error:
         if error.errno and error.filename is None:
             error.filename = str(path)

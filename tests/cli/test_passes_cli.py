@@ -100,7 +100,7 @@ def test_a_full_disk_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(journal.Journal, "add", full)
         result = CliRunner().invoke(app, words)
     said = [line for line in result.stderr.splitlines() if line]
-    assert result.exit_code == 2 and "No space left" in said[-1] and len(said) == 2
+    assert result.exit_code == 2 and said[-1].endswith("b.zarr: No space left on device") and len(said) == 2
     assert re.search(r"stopped: 2 of \d+ tiles kept beside b\.zarr: the same command with --resume continues", said[0])
     assert "stopped" not in refused(*words), "an unfinished run is refused before it begins"
     assert "2 of" in call(*words, "--resume")

@@ -76,7 +76,7 @@ def test_what_cannot_be_had_is_refused() -> None:
     single, double = np.dtype("complex64"), np.dtype("complex128")
     for tol, sigma, dtype, said in (
         (1e-9, 2.0, single, "precision='float64'"),
-        (1e-14, 2.0, double, r"tol >= 1e-12, or the sum itself, by method='kdft' or mf\.plan"),
+        (1e-14, 2.0, double, r"tol >= 1e-12, or the sum itself: method='kdft', or for a plan mf\.plan"),
         (0.0, 2.0, single, "tol is 0"),
         (1e-3, 1.0, single, "sigma is 1"),
         (1e-12, 1.1, double, "larger sigma"),

@@ -3,7 +3,7 @@
     x ~ q 2^(e - b),   |q| < 2^b,   2^e above the largest finite number of the run,   b = 15 (int16) or 23 (int24)
 
 A run is at most RUN reals of one line, both planes of a complex one; on TPUs also of a column of the numbers in order
-(Flat), or the same place in several tiles (Tiled). A message is one array of 32-bit words: two 16-bit integers in one
+(Flat), or of one place in several tiles (Tiled). A message is one array of 32-bit words: two 16-bit integers in one
 word or four 24-bit ones in three, then exponents, two in a word. Invariant: a word is made of neighbouring rows of one
 dimension, so packing is elementwise, and no share reads another's scale.
 
@@ -193,8 +193,8 @@ class WireForm:
 
 @dataclasses.dataclass(frozen=True)
 class Flat:
-    """The encoding of a share of short lines, or one: its numbers in order fill columns of two runs, with one word of
-    exponents.
+    """The encoding of a share of short lines, or of one line. Its numbers, in order, fill columns of two runs, whose
+    exponents share a word.
     """
 
     shape: tuple[int, ...]  # of the share
@@ -222,7 +222,7 @@ class Tiled(Flat):
 
         (.., rows, 128 T) -> (groups, positions, rows, 128), positions and groups over (.., T) -> words of positions
 
-    The form is that of the second. A group is a run, or two whose exponents share a word.
+    `form` encodes the array in groups. A group is a run, or two whose exponents share a word.
     """
 
     @property

@@ -203,7 +203,8 @@ for _kind in (PaddedArray, LaidOut):
 AnyStored = Array | PaddedArray
 OnePlane = ArrayLike | PaddedArray
 AnyArray = OnePlane | tuple[Any, ...]  # an array, or planes
-OVER_HOST = "bring it to the host, mf.shard(mf.gather(x), mesh, spec)"  # `device_put` leaves a layout as it is
+# `jax.device_put` cannot change the layout of a padded array.
+OVER_HOST = "bring it to the host outside jit, mf.shard(mf.gather(x), mesh, spec)"
 S = TypeVar("S", Array, AnyStored)
 T = TypeVar("T")
 

@@ -132,7 +132,7 @@ def to_host(y: ArrayLike | Sequence[object]) -> np.ndarray:
     """A NumPy array, in all processes that hold shards, RUN bytes at a time."""
     if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer):
         return np.asarray(y)
-    if not y.size:  # JAX joins no shards without elements
+    if not y.size and not y.is_deleted():  # on Explicit axes JAX fails to join shards without elements
         return np.empty(y.shape, y.dtype)
     if y.is_fully_addressable:
         return np.asarray(y)

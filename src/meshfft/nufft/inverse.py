@@ -115,11 +115,11 @@ def _checked_condition(low: float, high: float, eps: float) -> float:
     least, most = math.sqrt(low), math.sqrt(high)
     condition = most / least if least > most * TINY else math.inf
     if not condition**2 * eps < ATTAINABLE:
-        most, wider = math.sqrt(ATTAINABLE / eps), "precision='float64', " * (eps > 1e-9)
+        limit, wider = math.sqrt(ATTAINABLE / eps), "a plan with precision='float64', " * (eps > 1e-9)
         raise ValueError(
-            f"the condition number is {condition:.2g}, and conjugate gradients need one below {most:.2g} at a "
+            f"the condition number is {condition:.2g}, and conjugate gradients need one below {limit:.2g} at a "
             f"precision of {eps:.1g}: take points nearer to uniform, fewer unknowns, {wider}or tikhonov= of "
-            f"{2 / most:.1g} or more"
+            f"{2 / limit:.1g} or more"
         )
     return condition
 

@@ -22,7 +22,7 @@ PRESETS = {  # on GPUs
     "bf16x6": lax.DotAlgorithmPreset.BF16_BF16_F32_X6,
 }
 # The same on TPUs: with a preset the compiler rounded a matrix made in the program to bfloat16 (libtpu 0.0.52).
-PRECISIONS = {"bf16": lax.Precision.DEFAULT, "bf16x3": lax.Precision.HIGH, "bf16x6": lax.Precision.HIGHEST}
+ON_TPUS = {"bf16": lax.Precision.DEFAULT, "bf16x3": lax.Precision.HIGH, "bf16x6": lax.Precision.HIGHEST}
 Forms = tuple[Terms, ...]  # real matrices of a product
 Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, kept separate until the last addition
 
@@ -101,8 +101,7 @@ def product(
     if not dot.terms:
         return lax.platform_dependent(blocks, total, cpu=cpu, tpu=tpu, default=other)
     tpu, cuda = (
-        functools.partial(summed, size=LONG_TERMS, way=RealProduct(table[dot.tier], 0))
-        for table in (PRECISIONS, PRESETS)
+        functools.partial(summed, size=LONG_TERMS, way=RealProduct(table[dot.tier], 0)) for table in (ON_TPUS, PRESETS)
     )
     return lax.platform_dependent(blocks, total, cpu=cpu, tpu=tpu, cuda=cuda, default=other)
 

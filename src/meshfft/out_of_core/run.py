@@ -22,7 +22,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from ..atomic import files_in, put
+from ..atomic import files_in, naming, put
 from ..collectives.processes import check_alike, on_first, together
 from ..io.grid import LEAST_BYTES, grid_of_tiles
 from ..io.record import Record
@@ -150,7 +150,8 @@ class _Run:
         last = number == len(self.made.steps) - 1
         clear(path)
         record = self.record if last else None
-        create_sink(path, shape if last else (math.prod(shape),), step.out_dtype, grid, record)
+        with naming(self.journal.target):
+            create_sink(path, shape if last else (math.prod(shape),), step.out_dtype, grid, record)
 
     def _opened(self, number: int) -> Sink:
         path = self._path(number)
@@ -169,8 +170,9 @@ class _Run:
 
         def keep(index: int, y: Values) -> None:
             tile = step.tiles[index]
-            write_tile(store, y, step.plan_of(tile), tile.target, self.most, self.report)
-            self.journal.add(number, index)
+            with naming(self.journal.target):
+                write_tile(store, y, step.plan_of(tile), tile.target, self.most, self.report)
+                self.journal.add(number, index)
 
         with ThreadPoolExecutor(1) as writer:
             writing = writer.submit(lambda: None)

@@ -17,7 +17,7 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, axis_sizes, from_spec
 from ..layout.padded_array import is_padded
@@ -93,7 +93,8 @@ def _deferred(
     out = None if out is None else from_spec((0,) * len(out), axis_sizes(mesh), out).axes
     call = Call(function, tree, fixed, cut, shapes, out, wide_types())
     work, made = _work(call, mesh, first if linear else 0)
-    return jax.tree.unflatten(made, deferred_p.bind(*values, work=work, devices=_needs_devices(_mesh_set())))
+    devices = _needs_devices(jax.sharding.get_abstract_mesh())
+    return jax.tree.unflatten(made, deferred_p.bind(*values, work=work, devices=devices))
 
 
 @functools.lru_cache(maxsize=CALLS)
@@ -228,23 +229,14 @@ def _batch(axis: Any, values: Sequence[Any], dims: Sequence[Any], *, work: Defer
     return results, [0] * len(results)
 
 
-def _mesh_set() -> Mesh | None:
-    """The mesh of `jax.set_mesh`, which inside `jit` only an array made there shows."""
-    if jax.sharding.get_abstract_mesh().empty:
-        return None
-    with jax.ensure_compile_time_eval():
-        made = jnp.zeros(()).sharding
-    return made.mesh if isinstance(made, NamedSharding) and isinstance(made.mesh, Mesh) else None
-
-
 @functools.lru_cache(maxsize=CALLS)
-def _needs_devices(mesh: Mesh | None) -> ClosedJaxpr:
-    """A program that JAX compiles only for known devices, like equations with it as a parameter. If no value is on the
-    mesh, this is where JAX finds it.
+def _needs_devices(here: AbstractMesh) -> ClosedJaxpr:
+    """A program that JAX compiles only for known devices, like equations with it as a parameter. Its sharding shows JAX
+    the mesh of `jax.set_mesh` where no argument does. It has no devices: JAX keeps traces for all meshes of these axes.
     """
     call = custom_partitioning(lambda x: x)
     call.def_partition(lambda *_: None, lambda *_: None, sharding_rule="d -> d")
-    shown = jax.jit(call, in_shardings=None if mesh is None else NamedSharding(mesh, PartitionSpec()))
+    shown = jax.jit(call, in_shardings=None if here.empty else NamedSharding(here, PartitionSpec()))
     return jax.make_jaxpr(shown)(ShapeDtypeStruct((1,), np.float32))
 
 

@@ -122,7 +122,8 @@ def spectrum(walks: Walks, b: AnyStored, a: AnyStored) -> Array:
     lacking = [d - ndim for d in range(ndim) if d not in walks.place.kept]
     single, source = tuple(d for d in lacking if d >= -b.ndim), b if isinstance(b, PaddedArray) else a
     # Every device needs the one element of a dimension, which a cut leaves on the first.
-    stored = stored_of(b.sum(single, b.dtype)) if isinstance(b, PaddedArray) else jnp.squeeze(b, single)
+    summed = single and isinstance(b, PaddedArray)
+    stored = stored_of(b.sum(single, b.dtype)) if summed else jnp.squeeze(stored_of(b), single)
     if walks.place.everywhere:
         y = _cut(stored, walks, a)
     else:

@@ -34,7 +34,7 @@ from .sends import Wired, hops
 PHASE_FLOPS, LONG_PHASE_FLOPS = 130, 400  # per root of unity that CPUs look up; per cos and sin
 TILE_FLOPS, TILE_PASSES = 16_000, 1  # to start one tile's product on a CPU; over its result in a cache, fitted
 REAL_PASSES = 1.5  # more of real numbers: their products take longer than the operations say, fitted on 8 CPU devices
-SLICED_PHASES, SLICED_CYCLES = 5, 50_000  # times as much in pairs of float32; of many short instructions, on TPUs
+SLICED_PHASES, SLICED_CYCLES = 5, 50_000  # phases in pairs of float32 cost 5 times; a TPU's for short instructions
 LAID_PASSES = 2  # of padding, to lay lines of slices side by side and back
 GAUSS_PASSES = 2  # per shard: sum and difference of its planes are made
 

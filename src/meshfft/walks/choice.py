@@ -220,7 +220,7 @@ def _no_walk(problem: Problem) -> str:
             return f"{what}, and {limit}; use method='auto'"
     if method == "auto" and problem.goal is not None:
         others = (one.spec for one in _reordered(problem.goal) if search(dataclasses.replace(problem, goal=one)))
-        remedy = f"give {other}" if (other := next(others, None)) else f"give another out_spec, or {OVER_HOST}"
+        remedy = f"give the spec {other}" if (other := next(others, None)) else f"give another spec, or {OVER_HOST}"
         what = f"no all-to-all leads from {start.label()} to {problem.goal.label()} for shape {start.shape}"
         return f"{what}, as blocks are padded: {remedy}"
     remedy = "a transpose needs a second dimension to move the mesh axes to; use method='auto'"

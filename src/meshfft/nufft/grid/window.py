@@ -23,7 +23,7 @@ from numpy.polynomial import Polynomial, chebyshev, legendre
 
 WIDTHS = range(2, 17)
 LEAST_TOL = {"complex64": 1e-6, "complex128": 1e-12}
-SUMMED = "the sum itself, by method='kdft' or mf.plan(shape, points=points)"
+SUMMED = "the sum itself: method='kdft', or for a plan mf.plan(shape, points=points, dtype='complex128')"
 BELOW = {"complex64": "precision='float64'", "complex128": SUMMED}  # remedies for a smaller tolerance
 QUADRATURE = 200  # Gauss points for a window's transform
 ENDS, BETWEEN = 121, 1.02  # modes tested for the largest error, and its allowed growth between them
