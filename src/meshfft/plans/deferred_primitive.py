@@ -93,7 +93,7 @@ def _deferred(
     out = None if out is None else from_spec((0,) * len(out), axis_sizes(mesh), out).axes
     call = Call(function, tree, fixed, cut, shapes, out, wide_types())
     work, made = _work(call, mesh, first if linear else 0)
-    devices = _needs_devices(jax.sharding.get_abstract_mesh())
+    devices = _needs_devices(_mesh_set())
     return jax.tree.unflatten(made, deferred_p.bind(*values, work=work, devices=devices))
 
 
@@ -229,14 +229,23 @@ def _batch(axis: Any, values: Sequence[Any], dims: Sequence[Any], *, work: Defer
     return results, [0] * len(results)
 
 
+def _mesh_set() -> AbstractMesh | None:
+    """The mesh of `jax.set_mesh`, not its view in `auto_axes`: an array made here has it."""
+    if jax.sharding.get_abstract_mesh().empty:
+        return None
+    with jax.ensure_compile_time_eval(), jax.transfer_guard("allow"):
+        made = jnp.zeros(()).sharding
+    return made.mesh.abstract_mesh if isinstance(made, NamedSharding) else None
+
+
 @functools.lru_cache(maxsize=CALLS)
-def _needs_devices(here: AbstractMesh) -> ClosedJaxpr:
+def _needs_devices(mesh: AbstractMesh | None) -> ClosedJaxpr:
     """A program that JAX compiles only for known devices, like equations with it as a parameter. Its sharding shows JAX
-    the mesh of `jax.set_mesh` where no argument does. It has no devices: JAX keeps traces for all meshes of these axes.
+    the mesh where no argument does. It has no devices: JAX keeps traces for all meshes of these axes.
     """
     call = custom_partitioning(lambda x: x)
     call.def_partition(lambda *_: None, lambda *_: None, sharding_rule="d -> d")
-    shown = jax.jit(call, in_shardings=None if here.empty else NamedSharding(here, PartitionSpec()))
+    shown = jax.jit(call, in_shardings=None if mesh is None else NamedSharding(mesh, PartitionSpec()))
     return jax.make_jaxpr(shown)(ShapeDtypeStruct((1,), np.float32))
 
 
