@@ -148,6 +148,9 @@ def test_nothing_is_on_the_mesh_of_auto_axes_yet() -> None:
         constrained = jax.jit(lambda s: mf.fftn(jax.lax.with_sharding_constraint(s * jnp.ones((16, 8)), SPEC)))(2.0)
         unused = jax.jit(jax.grad(lambda x: jnp.sum(mf.fftn(x) * expected.conj()).real))(jax.device_put(host, cut))
         again = mf.fftn(unused)
+        both = P(None, ("y", "x"))  # XLA names no axes here: their order shows in the blocks
+        turned = jax.jit(lambda: mf.fftn(jax.lax.with_sharding_constraint(jnp.asarray(host), both), out_spec=both))()
+    assert error(turned, expected) < 1e-6 and turned.sharding.is_equivalent_to(NamedSharding(mesh, both), 2)
     reordered = Mesh(mesh.devices[::-1], ("x", "y"), axis_types=(AxisType.Auto,) * 2)
     run = jax.jit(lambda x: mf.fftn(x))
     for one in (mesh, reordered):  # traces do not depend on devices

@@ -115,6 +115,7 @@ class Call:
     shapes: Shapes  # of arrays
     out: tuple[Names, ...] | None  # axes of `out_spec`
     wide: bool  # 64-bit types were on
+    mesh: AnyMesh
 
     def __call__(self, place: Place, values: Sequence[Array]) -> Any:
         given = zip(values, place.arrays, self.cut, strict=True)

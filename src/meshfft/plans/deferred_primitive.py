@@ -17,9 +17,9 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
-from ..layout.layout import AnyMesh, axis_sizes, from_spec
+from ..layout.layout import AnyMesh, axis_sizes, from_spec, spec_of
 from ..layout.padded_array import is_padded
 from ..layout.placement import cut_alike, explicit_axes, only, row_major_on_cpus, with_axes
 from ..layout.reading import hidden_by, kept
@@ -91,15 +91,14 @@ def _deferred(
     shapes = tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in values)
     out = how.get("out_spec")
     out = None if out is None else from_spec((0,) * len(out), axis_sizes(mesh), out).axes
-    call = Call(function, tree, fixed, cut, shapes, out, wide_types())
-    work, made = _work(call, mesh, first if linear else 0)
-    devices = _needs_devices(_mesh_set())
-    return jax.tree.unflatten(made, deferred_p.bind(*values, work=work, devices=devices))
+    call = Call(function, tree, fixed, cut, shapes, out, wide_types(), mesh)
+    work, made = _work(call, first if linear else 0)
+    return jax.tree.unflatten(made, deferred_p.bind(*values, work=work, devices=_needs_devices()))
 
 
 @functools.lru_cache(maxsize=CALLS)
-def _work(call: Call, mesh: AnyMesh, linear: int) -> tuple[DeferredWork, jax.tree_util.PyTreeDef]:
-    out, ndim = call.out, len(call.shapes[0].shape)
+def _work(call: Call, linear: int) -> tuple[DeferredWork, jax.tree_util.PyTreeDef]:
+    out, ndim, mesh = call.out, len(call.shapes[0].shape), call.mesh
     everything = [tuple(mesh.axis_names), *[()] * (ndim - 1)][:ndim]
     place, results, made = call.placed(with_axes(mesh, AxisType.Manual), call.spec([()] * ndim if out else everything))
     ins, outs = tuple(map(Role, range(len(call.shapes)))), tuple(Role(j, True) for j in range(len(results)))
@@ -117,8 +116,9 @@ def _is_leaf(x: object) -> bool:
 
 def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
     """A block's program, and shardings of results and values. GSPMD, not Shardy, asks for them before it wants any."""
+    mesh = _mesh_of((*given, *wanted), work) if mesh.empty else mesh
     parts = zip((*work.ins, *work.outs), (*given, *wanted), strict=bool(wanted))
-    specs = ((role, x.shape, PartitionSpec() if x.sharding is None else x.sharding.spec) for role, x in parts)
+    specs = ((role, x.shape, _spec_of(x.sharding, mesh, len(x.shape))) for role, x in parts)
     place = work.placed(mesh, list(specs))
 
     def run(*blocks: Array) -> list[Array]:
@@ -131,6 +131,24 @@ def _partition(work: DeferredWork, mesh: Mesh, given: Sequence[Any], wanted: Seq
 
     before, after = ([NamedSharding(mesh, place.spec(role)) for role in roles] for roles in (work.ins, work.outs))
     return mesh, program, after, tuple(before)
+
+
+def _mesh_of(values: Sequence[Any], work: DeferredWork) -> Mesh:
+    """The call's mesh, of devices that XLA has: JAX gives none if no argument of a program is on a mesh."""
+    mesh, known = work.call.mesh, next(x for x in values if x.sharding is not None)
+    devices = [*known.sharding.devices_indices_map((mesh.size,) * len(known.shape))]
+    return Mesh(np.reshape(devices, mesh.axis_sizes), mesh.axis_names)
+
+
+def _spec_of(sharding: Sharding | None, mesh: Mesh, ndim: int) -> PartitionSpec:
+    """A sharding's spec on its mesh. One without names shows by the starts of its blocks which axes cut a dimension."""
+    if sharding is None or isinstance(sharding, NamedSharding):
+        return PartitionSpec() if sharding is None else sharding.spec
+    blocks = sharding.devices_indices_map((mesh.size,) * ndim).values()
+    starts = np.array([[one.start or 0 for one in block] for block in blocks]).reshape(*mesh.devices.shape, ndim)
+    first = np.eye(mesh.devices.ndim, dtype=int)
+    steps = {axis: starts[tuple(at)] for (axis, n), at in zip(mesh.shape.items(), first, strict=True) if n > 1}
+    return spec_of(tuple(sorted((a for a in steps if steps[a][d]), key=lambda a: -steps[a][d])) for d in range(ndim))
 
 
 def _lower(*values: Array, work: DeferredWork, devices: ClosedJaxpr) -> list[Array]:
@@ -229,34 +247,20 @@ def _batch(axis: Any, values: Sequence[Any], dims: Sequence[Any], *, work: Defer
     return results, [0] * len(results)
 
 
-def _mesh_set() -> AbstractMesh | None:
-    """The mesh of `jax.set_mesh`, not its view in `auto_axes`: an array made here has it."""
-    if jax.sharding.get_abstract_mesh().empty:
-        return None
-    with jax.ensure_compile_time_eval(), jax.transfer_guard("allow"):
-        made = jnp.zeros(()).sharding
-    return made.mesh.abstract_mesh if isinstance(made, NamedSharding) else None
-
-
-@functools.lru_cache(maxsize=CALLS)
-def _needs_devices(mesh: AbstractMesh | None) -> ClosedJaxpr:
-    """A program that JAX compiles only for known devices, like equations with it as a parameter. Its sharding shows JAX
-    the mesh where no argument does. It has no devices: JAX keeps traces for all meshes of these axes.
-    """
+@functools.lru_cache(maxsize=1)
+def _needs_devices() -> ClosedJaxpr:
+    """A program that JAX compiles only for known devices, like equations with it as a parameter."""
     call = custom_partitioning(lambda x: x)
     call.def_partition(lambda *_: None, lambda *_: None, sharding_rule="d -> d")
-    shown = jax.jit(call, in_shardings=None if mesh is None else NamedSharding(mesh, PartitionSpec()))
-    return jax.make_jaxpr(shown)(ShapeDtypeStruct((1,), np.float32))
+    return jax.make_jaxpr(call)(ShapeDtypeStruct((1,), np.float32))
 
 
 whole_p.def_abstract_eval(lambda *values, work: [ShapedArray(x.shape, x.dtype) for x in work.results])
 mlir.register_lowering(
     whole_p, mlir.lower_fun(lambda *values, work: work.on_one_device(*values), multiple_results=True)
 )
-_alone = jax.jit(
-    lambda values, work, devices: deferred_p.bind(*values, work=work, devices=devices), static_argnums=(1, 2)
-)
-deferred_p.def_impl(lambda *values, work, devices: _alone(values, work, devices))
+_alone = jax.jit(lambda values, work: deferred_p.bind(*values, work=work, devices=_needs_devices()), static_argnums=1)
+deferred_p.def_impl(lambda *values, work, devices: _alone(values, work))
 deferred_p.def_abstract_eval(_abstract)
 ad.primitive_jvps[deferred_p] = _jvp
 ad.primitive_transposes[deferred_p] = _transpose
