@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 import meshfft as mf
-from meshfft.inspect.aot import compile_plan, mesh_for, report, timeline
+from meshfft.inspect.aot import compile_plan, mesh_for, timeline
 from meshfft.layout.layout import AXES
 
 from .common import cpu_devices, mesh_of, table
@@ -64,7 +64,7 @@ def measured(seed: int, at: int, topology: str) -> Values | None:
         return None
     on = mesh_for(plan, topology) if topology else mesh_of(sizes)
     compiled = compile_plan(plan, on, planes=plan.machine.chip.planes)
-    took = sum(map(report(compiled).memory.__getitem__, ("argument", "output", "temp")))
+    took = sum(getattr(compiled.memory_analysis(), f"{name}_size_in_bytes") for name in ("argument", "output", "temp"))
     peak = {"planned_bytes": plan.peak_bytes, "compiled_bytes": took, "peak": took / plan.peak_bytes}
     if topology:
         planned, played = plan.seconds or np.nan, timeline(compiled, plan).total

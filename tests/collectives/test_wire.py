@@ -184,7 +184,7 @@ def test_wires_are_refused_by_name() -> None:
 
 
 def test_words_for_tpus_fill_tiles() -> None:
-    """Catches words of short lines that TPUs store as 128: a message over int16 took four times as long."""
+    """Catches words of short lines, each of which TPUs store as 128."""
     flat, plain = (form_of((64, 32, 16), 2, WIRES["int16"](flat=flat)) for flat in (True, False))
     assert flat.message == (65, 512) and plain.message[-1] == 16
     assert form_of((64, 3, 5), 2, WIRES["int24"](flat=True)).message[-1] == 15, "drawn sizes are flat, too"

@@ -46,7 +46,7 @@ def _product(matrix: Array, block: Array, dim: int, dot: Dot, tiled: bool = True
 
 @pytest.mark.parametrize(("tier", "precision"), [("bf16", "DEFAULT"), ("bf16x3", "HIGH"), ("bf16x6", "HIGHEST")])
 def test_tpus_are_told_a_precision(tier: str, precision: str) -> None:
-    """Catches a preset in programs for TPUs: their compiler dropped it, and multiplied bfloat16 numbers once."""
+    """Catches a preset in programs for TPUs, which their compiler may drop, to multiply bfloat16 numbers once."""
 
     def run(planes: Planes) -> Planes:
         return planes_of(product([(lambda start, size: planes, planes)], 0, Dot(tier, 3)))

@@ -180,9 +180,7 @@ def test_chunks(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dim: in
 
 
 def test_slices_for_tpus_are_lines_side_by_side() -> None:
-    """Catches slices and sums of a block's own dimensions: tiles of 8 x 128 pad short ones, up to eleven times the
-    time of 32 x 32 x 8 x 32 points.
-    """
+    """Catches slices and sums of a block's own dimensions, the short ones of which TPUs pad to tiles of 8 x 128."""
 
     def run(planes: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         matrix = tuple(jnp.ones((6, 4)) for _ in range(2))

@@ -34,7 +34,7 @@ from .sends import Wired, hops
 PHASE_FLOPS, LONG_PHASE_FLOPS = 130, 400  # per root of unity that CPUs look up; per cos and sin
 TILE_FLOPS, TILE_PASSES = 16_000, 1  # to start one tile's product on a CPU; over its result in a cache, fitted
 REAL_PASSES = 1.5  # more of real numbers: their products take longer than the operations say, fitted on 8 CPU devices
-SLICED_PHASES, SLICED_CYCLES = 5, 50_000  # phases in pairs of float32 cost 5 times; a TPU's for short instructions
+SLICED_PHASES, SLICED_CYCLES = 5, 50_000  # phases in pairs of float32 cost 5 times; of short instructions
 LAID_PASSES = 2  # of padding, to lay lines of slices side by side and back
 GAUSS_PASSES = 2  # per shard: sum and difference of its planes are made
 
@@ -92,7 +92,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return hops(layout.parts[self.dim], self.transposed)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose equal bfloat16 terms (not measured on TPUs); else three terms lose at most a rounding."""
+        """Equal numbers lose the same terms (unmeasured on TPUs). If sums lose nothing, three lose up to a rounding."""
         n, parts, noise = self.matrix.columns, layout.parts[self.dim], self.dot.error_over(self.matrix.columns)
         sums = tiles.equal_error(n, self.dot, itemsize) * (self.tiled or self.dot.run > 0)
         equal = {0: sums, 3: noise if sums else unit_of(8)}.get(self.dot.terms, noise)
@@ -296,5 +296,5 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
 def _can_keep(matrix: Matrix) -> bool:
     """False for given rows, traced samples, and half spectra, whose inverse has other rows."""
-    traced = isinstance(matrix, Samples) and matrix.unit is not None
-    return matrix.becomes is None and not (traced or isinstance(matrix, Dense))
+    given = isinstance(matrix, Dense) or (isinstance(matrix, Samples) and matrix.unit is not None)
+    return matrix.becomes is None and not given
